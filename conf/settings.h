@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The settings of a pool: one table gives name, type, unit, default, range and
+ * help; the command line, --help, the sample file, conf(5) and the text that
+ * the manager hands to a template come from it or are held to it by a test. Any
+ * process; never logs: errors are sentences in a struct conf_error.
+ */
+#ifndef FOREBAY_CONF_SETTINGS_H
+#define FOREBAY_CONF_SETTINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum conf_mode { CONF_PREFORK, CONF_THREADED };
+enum conf_engine { CONF_ENGINE_EPOLL, CONF_ENGINE_LIBFCGI };
+enum conf_protocol { CONF_PROTO_AUTO, CONF_PROTO_FCGI, CONF_PROTO_SCGI };
+enum conf_preload { CONF_PRELOAD_AUTO, CONF_PRELOAD_ON, CONF_PRELOAD_OFF };
+enum conf_path_source { CONF_PATH_CGI, CONF_PATH_REQUEST_URI };
+enum conf_hop { CONF_HOP_REFUSE, CONF_HOP_DROP };
+enum conf_scheme { CONF_SCHEME_AUTO, CONF_SCHEME_HTTP, CONF_SCHEME_HTTPS };
+
+/* A list of strings; items are owned, item[count] is NULL. */
+struct conf_list {
+    char **item;
+    unsigned count;
+};
+
+/* Strings are owned; NULL is "not set". Times in ms, sizes in bytes, 0 means
+ * what the table's help says. */
+struct pool_settings {
+    char *name;                  /* of the pool; "main" by default */
+    char *app;                   /* APP */
+    struct conf_list listen;     /* ADDRESS ... */
+    enum conf_mode mode;
+    unsigned workers;
+    unsigned threads;            /* K; with prefork always 1 */
+    enum conf_engine engine;
+    enum conf_protocol protocol;
+
+    enum conf_preload preload;
+    struct conf_list warmup;     /* paths requested before the first fork */
+    char *chdir;
+    struct conf_list pythonpath;
+    char *virtualenv;
+    char *python;                /* "3.11", or the path of an executable */
+    struct conf_list env;        /* NAME=VALUE */
+
+    char *user;
+    char *group;
+    long umask;                  /* -1: unchanged */
+    long socket_mode;            /* of unix sockets */
+    char *socket_owner;
+    char *socket_group;
+    unsigned backlog;
+
+    char *mount;                 /* "" or "/x", no slash at the end */
+    enum conf_path_source path_source;
+    enum conf_scheme url_scheme;
+    char *server_name;
+    char *server_port;
+    bool pass_http_proxy;
+    enum conf_hop hop_by_hop;
+
+    uint64_t max_params_size;
+    unsigned max_params;
+    uint64_t max_body_size;      /* 0: no limit */
+    uint64_t max_response_headers;
+    uint64_t body_buffer;        /* body bytes to wait for before a worker is
+                                    occupied */
+    unsigned max_connections;    /* open connections of one worker */
+
+    uint64_t header_timeout;
+    uint64_t body_timeout;
+    uint64_t write_timeout;
+    uint64_t keepalive_timeout;
+    uint64_t graceful_timeout;
+    uint64_t start_timeout;
+    uint64_t switch_interval_us; /* 0: CPython's */
+    bool exit_on_system_exit;
+    unsigned learned_names;
+    unsigned max_start_failures;
+};
+
+enum setting_type {
+    SETTING_STRING,
+    SETTING_BOOL,   /* yes/no, on/off, true/false, 1/0 */
+    SETTING_UINT,
+    SETTING_SIZE,   /* bytes, k, m, g (powers of 1024) */
+    SETTING_TIME,   /* ms, s, m, h; a bare number is seconds */
+    SETTING_TIME_US,/* us, ms, s; a bare number is seconds */
+    SETTING_OCTAL,  /* 0660 */
+    SETTING_CHOICE,
+    SETTING_LIST,   /* may be given several times; in a file also separated by
+                       blanks */
+};
+
+struct setting {
+    const char *name;       /* "max_body_size"; on the command line
+                               --max-body-size */
+    char letter;            /* short option or 0 */
+    enum setting_type type;
+    size_t offset;          /* into struct pool_settings */
+    const char *initial;    /* default as text, NULL: not set */
+    uint64_t min, max;      /* of numbers, in the unit that is stored */
+    const char *choices;    /* "auto|fcgi|scgi", in the order of the enum */
+    const char *value_name; /* "PATH", for the help */
+    const char *help;       /* one or two sentences */
+};
+
+extern const struct setting settings_table[];
+extern const unsigned settings_count;
+
+struct conf_error {
+    char file[256]; /* "" : the command line */
+    unsigned line;
+    char text[512]; /* a sentence, with the nearest name for unknown ones */
+};
+
+/* All defaults. 0, or -1 out of memory. */
+int settings_init(struct pool_settings *s);
+void settings_release(struct pool_settings *s);
+
+/* Set one by name ('-' and '_' are the same). 0, or -1 with *err. */
+int settings_set(struct pool_settings *s, const char *name, const char *value,
+                 struct conf_error *err);
+
+/* What no single setting can tell: an app and an address are there, threads fit
+ * the mode, mount is well-formed (a trailing slash is removed) ... 0 or -1. */
+int settings_finish(struct pool_settings *s, struct conf_error *err);
+
+/* All settings as text that settings_read() takes: the manager's message to a
+ * template. Any bytes in values survive. 0 or -1. */
+int settings_write(const struct pool_settings *s, FILE *out);
+int settings_read(struct pool_settings *s, const char *text, size_t len,
+                  struct conf_error *err);
+
+/* The command line: options --name VALUE, --name=VALUE, --bool, --no-bool,
+ * short letters, one positional APP. argv[0] is skipped. What is not a pool
+ * setting is offered to other(name, value or NULL, ctx): it returns 1 taken
+ * without the value, 2 taken with the value, 0 not known, -1 error (with *err).
+ * 0 or -1. */
+int settings_parse_args(struct pool_settings *s, int argc, char **argv,
+                        int (*other)(const char *name, const char *value,
+                                     void *ctx, struct conf_error *err),
+                        void *ctx, struct conf_error *err);
+
+/* The options part of --help, wrapped at 80 columns. */
+void settings_print_help(FILE *out);
+
+/* The known name nearest to a wrong one, or NULL when nothing is near. */
+const char *settings_nearest(const char *name);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The bytes of one connection into requests, whichever protocol it speaks.
+ * Pure: bytes in, events out; no descriptor, no clock, no logging. Any process,
+ * GIL not needed.
+ *
+ *     while (n > 0 || first) {
+ *         ev = decoder_feed(&d, p, n, &used);   p += used, n -= used
+ *         ... look at ev, d.req, d.data ...
+ *     }
+ *
+ * FastCGI 1.0: protocol/fcgi.c; SCGI: protocol/scgi.c. With DECODER_AUTO the
+ * first byte of the connection decides (1: FastCGI, a digit: SCGI).
+ */
+#ifndef FOREBAY_PROTOCOL_DECODER_H
+#define FOREBAY_PROTOCOL_DECODER_H
+
+#include "protocol/request.h"
+
+enum decoder_kind { DECODER_AUTO, DECODER_FCGI, DECODER_SCGI };
+
+enum decode_event {
+    DECODE_MORE,     /* everything was taken; feed more when it is there */
+    DECODE_HEAD,     /* d->req: all its parameters are here */
+    DECODE_BODY,     /* d->req has body bytes: d->data, d->data_len, inside the
+                        buffer that was fed; never past CONTENT_LENGTH */
+    DECODE_BODY_END, /* d->req: its body ended (d->req->body_done) */
+    DECODE_DATA,     /* filter role: as DECODE_BODY, of the FCGI_DATA stream */
+    DECODE_DATA_END, /* filter role: FCGI_DATA ended */
+    DECODE_ABORT,    /* d->req: the peer gave the request up */
+    DECODE_REPLY,    /* send d->reply, d->reply_len on the connection, whole
+                        and between records; go on feeding */
+    DECODE_BAD,      /* not understood, d->why (a sentence) says why; close.
+                        The decoder takes no more */
+};
+
+enum { DECODER_MAX_MPX = 64, DECODER_REPLY_MAX = 160 };
+
+/* Where a FastCGI or SCGI decoder stands between two feeds. */
+struct fcgi_state {
+    unsigned char header[8]; /* of the current record, header_len bytes seen */
+    unsigned char header_len;
+    unsigned char type;
+    uint16_t id;
+    uint16_t content_left;
+    unsigned char padding_left;
+    unsigned char small_len;    /* begin body collected so far */
+    unsigned char small[8];
+    struct buf values;          /* content of FCGI_GET_VALUES, limited */
+    unsigned refused;           /* BEGINs refused with FCGI_CANT_MPX_CONN */
+};
+
+struct scgi_state {
+    int phase;
+    uint32_t block_len; /* length of the header block */
+    uint32_t block_seen;
+    uint64_t body_left;
+};
+
+struct decoder {
+    enum decoder_kind kind; /* AUTO until the first byte was seen */
+    struct request_limits limits;
+
+    /* The event. */
+    struct request *req;
+    const char *data;
+    size_t data_len;
+    const char *why;
+    char reply[DECODER_REPLY_MAX];
+    size_t reply_len;
+
+    /* Requests begun and not yet ended, limits.mpx at most. slot[0] is
+     * embedded; more are allocated when they are first needed. */
+    struct request first;
+    struct request *slot[DECODER_MAX_MPX];
+    unsigned active; /* how many of them are active */
+
+    struct fcgi_state fcgi;
+    struct scgi_state scgi;
+    bool bad;
+};
+
+void decoder_init(struct decoder *d, enum decoder_kind kind,
+                  const struct request_limits *limits);
+void decoder_release(struct decoder *d);
+
+/* For the next connection in the same memory: as after decoder_init(). */
+void decoder_clear(struct decoder *d, enum decoder_kind kind);
+
+/* Take bytes up to the next event. *ret_used is how many were taken, at most
+ * len. data may be reused on return (DECODE_BODY points into it). Call again
+ * with the rest after every event but DECODE_MORE and DECODE_BAD. Feeding zero
+ * bytes is allowed and gives an event that needs no byte (the end of a SCGI
+ * body), or DECODE_MORE. */
+enum decode_event decoder_feed(struct decoder *d, const char *data, size_t len,
+                               size_t *ret_used);
+
+/* The request was answered. FastCGI: records for its id that still arrive are
+ * skipped from now on, and the id may be used again (FastCGI 1.0, section
+ * 3.3). The memory is kept for the next one. */
+void decoder_end(struct decoder *d, struct request *r);
+
+/* Nothing is half-received and no request is active: a clean place to end. */
+bool decoder_is_idle(const struct decoder *d);
+
+/* Body bytes of the current record of r that may be read straight from the
+ * descriptor, past this decoder (0 when the next byte is no body byte of r).
+ * After doing so tell decoder_skip() how many. */
+size_t decoder_direct(const struct decoder *d, const struct request *r);
+void decoder_skip(struct decoder *d, struct request *r, size_t len);
+
+/* What the first bytes of a connection look like when they are neither: one
+ * phrase for the log ("an HTTP request", "a TLS hello", "the uwsgi protocol",
+ * "neither FastCGI nor SCGI"). Needs len >= 1. */
+const char *decoder_looks_like(const char *data, size_t len);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Listening sockets: open, bind, inherit, give back. Never accepts. Manager
+ * only. A unix socket has its mode and owner from the first moment that its
+ * path exists; a path on which somebody answers is refused, a stale one
+ * replaced by rename(2); only the inode that we made is ever removed.
+ */
+#ifndef FOREBAY_SERVER_LISTENER_H
+#define FOREBAY_SERVER_LISTENER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+#include "server/address.h"
+
+struct listener_options {
+    unsigned backlog;
+    unsigned mode;       /* of a unix socket */
+    unsigned owner;      /* uid and gid; (unsigned)-1: unchanged */
+    unsigned group;
+};
+
+struct listener {
+    int fd;             /* non-blocking, close-on-exec; -1: none */
+    bool inherited;     /* fd:N, systemd, descriptor 0: path is not ours */
+    char text[256];     /* where it listens, for people */
+    char path[108];     /* of a unix socket that we bound, else "" */
+    dev_t dev;          /* its inode */
+    ino_t ino;
+};
+
+/* Open what one address means: usually one listener, for a name with several
+ * addresses or systemd more (max at most). Returns how many, or -1 with a
+ * sentence in why. Warns in the log when the kernel caps the backlog. */
+int listener_open(const struct address *a, const struct listener_options *o,
+                  struct listener *ret, unsigned max, char *why, size_t size);
+
+/* Take over a listening socket (descriptor 0 of lighttpd, mod_fcgid,
+ * spawn-fcgi). It is moved above 2. */
+int listener_inherit(int fd, struct listener *ret, char *why, size_t size);
+
+/* Is fd a listening stream socket? */
+bool listener_is_listening(int fd);
+
+/* Close; remove the path if it is still our inode. NULL or closed is fine. */
+void listener_close(struct listener *l);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Log lines. Every process; safe from any thread; GIL not needed.
+ *
+ * In the manager (and the tools) lines go to descriptor 2 with time, level,
+ * pool and pid in front. In a template or worker descriptor 2 is a pipe to the
+ * manager, which is the only writer of the log: log_to_manager() makes every
+ * message one write with a marker in front, and the manager puts the prefix on
+ * it (log_relay.h). Outside bytes are escaped on the way out.
+ */
+#ifndef FOREBAY_SERVER_LOG_H
+#define FOREBAY_SERVER_LOG_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* A message of a template or worker begins with this byte, its level letter
+ * (E W I D), is one write of at most LOG_MESSAGE_MAX bytes, and ends with a
+ * newline; newlines inside are sent as LOG_NEWLINE. Everything else on the pipe
+ * is output of the application. */
+enum { LOG_MARK = 0x1e, LOG_NEWLINE = 0x1f, LOG_MESSAGE_MAX = 65000 };
+
+/* Lines above this level are not written; the default is LOG_LEVEL_INFO. */
+void log_set_level(enum log_level level);
+enum log_level log_get_level(void);
+
+/* From now on messages go to fd (a duplicate of the pipe) with the marker. */
+void log_to_manager(int fd);
+
+void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_warnx(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* With ": " and strerror(errno) behind it. */
+void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Any bytes, newlines allowed; level as in errors_set_log(). */
+void log_text(char level, const char *text, size_t len);
+
+/* Escape len bytes into out (size > 0, always terminated): control characters
+ * and bytes above 0x7e as \xNN, backslash doubled. Returns out. */
+char *log_escape(char *out, size_t size, const char *data, size_t len);
+
+#endif
