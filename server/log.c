@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Log lines: build one whole message in memory, write it once. Every process.
+ * Keeps no lock and no buffer between calls, so that it is safe from any
+ * thread and in a child right after fork().
+ */
+#include "server/log.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long a message waits for a full pipe before it is given up: a log that
+ * nobody reads must not stop the service for ever. */
+enum { WRITE_PATIENCE_MS = 2000 };
+
+/* Most messages fit; longer ones are formatted a second time. */
+enum { SHORT_MESSAGE = 1024 };
+
+static _Atomic int current_level = LOG_LEVEL_INFO;
+static _Atomic int manager_fd = -1;
+
+/* A message being put together; cut at its limit, never refused. */
+struct line {
+    char *data; /* owned */
+    size_t len, cap, limit;
+};
+
+void
+log_set_level(enum log_level level)
+{
+    atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+enum log_level
+log_get_level(void)
+{
+    return (enum log_level)atomic_load_explicit(&current_level,
+                                                memory_order_relaxed);
+}
+
+void
+log_to_manager(int fd)
+{
+    atomic_store_explicit(&manager_fd, fd, memory_order_relaxed);
+}
+
+static char
+level_letter(enum log_level level)
+{
+    switch (level) {
+    case LOG_LEVEL_ERROR:
+        return 'E';
+    case LOG_LEVEL_WARN:
+        return 'W';
+    case LOG_LEVEL_DEBUG:
+        return 'D';
+    case LOG_LEVEL_INFO:
+        break;
+    }
+    return 'I';
+}
+
+static enum log_level
+letter_level(char letter)
+{
+    switch (letter) {
+    case 'E':
+        return LOG_LEVEL_ERROR;
+    case 'W':
+        return LOG_LEVEL_WARN;
+    case 'D':
+        return LOG_LEVEL_DEBUG;
+    default:
+        return LOG_LEVEL_INFO;
+    }
+}
+
+static void
+line_add(struct line *l, const char *data, size_t len)
+{
+    size_t cap;
+    char *grown;
+
+    if (len > l->limit - l->len) {
+        len = l->limit - l->len;
+    }
+    if (l->len + len > l->cap) {
+        cap = (l->len + len) * 2;
+        grown = realloc(l->data, cap);
+        if (grown == NULL) {
+            return;
+        }
+        l->data = grown;
+        l->cap = cap;
+    }
+    if (len > 0) {
+        memcpy(l->data + l->len, data, len);
+        l->len += len;
+    }
+}
+
+static void
+line_add_hex(struct line *l, unsigned char byte)
+{
+    static const char hex[] = "0123456789abcdef";
+    char text[4] = { '\\', 'x', hex[byte >> 4], hex[byte & 15] };
+
+    /* An escape that would be cut in half is left out. */
+    if (l->limit - l->len >= sizeof(text)) {
+        line_add(l, text, sizeof(text));
+    }
+}
+
+/* Length of the printable character of UTF-8 at p (RFC 3629, section 4), 0 when
+ * the bytes are none: malformed, overlong, a surrogate, or a C1 control, which
+ * some terminals obey. */
+static size_t
+utf8_printable(const unsigned char *p, size_t len)
+{
+    size_t n;
+    unsigned long code;
+    static const unsigned long least[] = { 0, 0, 0xa0, 0x800, 0x10000 };
+
+    if (p[0] >= 0xc2 && p[0] <= 0xdf) {
+        n = 2;
+        code = p[0] & 0x1f;
+    } else if ((p[0] & 0xf0) == 0xe0) {
+        n = 3;
+        code = p[0] & 0x0f;
+    } else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+        n = 4;
+        code = p[0] & 0x07;
+    } else {
+        return 0;
+    }
+    if (len < n) {
+        return 0;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (p[i] & 0x3f);
+    }
+    if (code < least[n] || code > 0x10ffff ||
+        (code >= 0xd800 && code <= 0xdfff)) {
+        return 0;
+    }
+    return n;
+}
+
+/* One line of text without its newline. Readable text stays readable, UTF-8
+ * included; what could move a terminal's cursor or forge a line is escaped. */
+static void
+line_add_text(struct line *l, const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t i = 0, start, n;
+
+    while (i < len) {
+        start = i;
+        while (i < len && ((p[i] >= 0x20 && p[i] < 0x7f) || p[i] == '\t')) {
+            i++;
+        }
+        line_add(l, text + start, i - start);
+        if (i == len) {
+            break;
+        }
+        n = p[i] >= 0x80 ? utf8_printable(p + i, len - i) : 0;
+        if (n > 0) {
+            if (l->limit - l->len >= n) {
+                line_add(l, text + i, n);
+            }
+            i += n;
+        } else {
+            line_add_hex(l, p[i]);
+            i++;
+        }
+    }
+}
+
+/* Time, level and who, as the manager's own lines begin. */
+static void
+line_add_prefix(struct line *l, enum log_level level, int fd)
+{
+    static const char *const word[] = { "ERROR", "WARN", "INFO", "DEBUG" };
+    static const char *const colour[] = { "\033[31m", "\033[33m", "", "" };
+    struct timespec now;
+    struct tm tm;
+    char stamp[64], text[160];
+    bool coloured;
+
+    coloured =
+        colour[level][0] != '\0' && getenv("NO_COLOR") == NULL && isatty(fd);
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (localtime_r(&now.tv_sec, &tm) == NULL ||
+        strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm) == 0) {
+        stamp[0] = '\0';
+    }
+    snprintf(text, sizeof(text), "%s.%03ld %s%-5s%s forebay[%ld]: ", stamp,
+             now.tv_nsec / 1000000, coloured ? colour[level] : "", word[level],
+             coloured ? "\033[0m" : "", (long)getpid());
+    line_add(l, text, strlen(text));
+}
+
+/* All of it in one write where the descriptor takes it. */
+static void
+write_whole(int fd, const char *data, size_t len)
+{
+    struct pollfd wait = { .fd = fd, .events = POLLOUT };
+    ssize_t n;
+
+    while (len > 0) {
+        n = write(fd, data, len);
+        if (n >= 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            if (poll(&wait, 1, WRITE_PATIENCE_MS) == 0) {
+                return;
+            }
+        } else if (errno != EINTR) {
+            return;
+        }
+    }
+}
+
+/* For the manager: mark, level, the lines joined by LOG_NEWLINE. */
+static void
+send_marked(int fd, enum log_level level, const char *text, size_t len)
+{
+    struct line l = { .limit = LOG_MESSAGE_MAX - 1 };
+    char head[2] = { LOG_MARK, level_letter(level) };
+    char newline = LOG_NEWLINE;
+    const char *end;
+
+    line_add(&l, head, sizeof(head));
+    while ((end = memchr(text, '\n', len)) != NULL) {
+        line_add_text(&l, text, (size_t)(end - text));
+        line_add(&l, &newline, 1);
+        len -= (size_t)(end - text) + 1;
+        text = end + 1;
+    }
+    line_add_text(&l, text, len);
+    l.limit++;
+    line_add(&l, "\n", 1);
+    write_whole(fd, l.data, l.len);
+    free(l.data);
+}
+
+/* For people: each line of the message with the prefix. */
+static void
+send_prefixed(int fd, enum log_level level, const char *text, size_t len)
+{
+    struct line l = { .limit = 4u * LOG_MESSAGE_MAX };
+    const char *end;
+    size_t n;
+
+    do {
+        end = memchr(text, '\n', len);
+        n = end != NULL ? (size_t)(end - text) : len;
+        line_add_prefix(&l, level, fd);
+        line_add_text(&l, text, n);
+        line_add(&l, "\n", 1);
+        n += end != NULL;
+        text += n;
+        len -= n;
+    } while (len > 0);
+    if (l.len > 0 && l.data[l.len - 1] != '\n') {
+        l.data[l.len - 1] = '\n';
+    }
+    write_whole(fd, l.data, l.len);
+    free(l.data);
+}
+
+static void
+send_message(enum log_level level, const char *text, size_t len)
+{
+    int fd, saved = errno;
+
+    if (level <= log_get_level()) {
+        while (len > 0 && text[len - 1] == '\n') {
+            len--;
+        }
+        fd = atomic_load_explicit(&manager_fd, memory_order_relaxed);
+        if (fd >= 0) {
+            send_marked(fd, level, text, len);
+        } else {
+            send_prefixed(STDERR_FILENO, level, text, len);
+        }
+    }
+    errno = saved;
+}
+
+/* A formatted message is one line whatever its arguments hold: a newline that
+ * came from outside must not begin a line of its own. */
+static void
+send_one_line(enum log_level level, char *text)
+{
+    struct line l = { .limit = LOG_MESSAGE_MAX };
+    char *end;
+
+    if (strchr(text, '\n') == NULL) {
+        send_message(level, text, strlen(text));
+        return;
+    }
+    while ((end = strchr(text, '\n')) != NULL) {
+        line_add(&l, text, (size_t)(end - text));
+        line_add(&l, "\\n", 2);
+        text = end + 1;
+    }
+    line_add(&l, text, strlen(text));
+    if (l.data != NULL) {
+        send_message(level, l.data, l.len);
+    }
+    free(l.data);
+}
+
+static void __attribute__((format(printf, 3, 0)))
+send_format(enum log_level level, int error, const char *fmt, va_list args)
+{
+    char small[SHORT_MESSAGE], *text = small, *large = NULL;
+    char reason[128] = "", reason_text[96];
+    va_list again;
+    size_t need;
+    int n;
+
+    if (level > log_get_level()) {
+        return;
+    }
+    if (error != 0) {
+        snprintf(reason, sizeof(reason), ": %s",
+                 strerror_r(error, reason_text, sizeof(reason_text)));
+    }
+    va_copy(again, args);
+    n = vsnprintf(small, sizeof(small) - sizeof(reason), fmt, args);
+    if (n >= (int)(sizeof(small) - sizeof(reason))) {
+        need = (size_t)n + sizeof(reason);
+        large = malloc(need);
+        if (large != NULL) {
+            vsnprintf(large, need, fmt, again);
+            text = large;
+        }
+    }
+    va_end(again);
+    if (n >= 0) {
+        strcat(text, reason);
+        send_one_line(level, text);
+    }
+    free(large);
+}
+
+void
+log_error(const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, fmt);
+    send_format(LOG_LEVEL_ERROR, 0, fmt, args);
+    va_end(args);
+    errno = saved;
+}
+
+void
+log_warnx(const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, fmt);
+    send_format(LOG_LEVEL_WARN, 0, fmt, args);
+    va_end(args);
+    errno = saved;
+}
+
+void
+log_warn(const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, fmt);
+    send_format(LOG_LEVEL_WARN, saved, fmt, args);
+    va_end(args);
+    errno = saved;
+}
+
+void
+log_info(const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, fmt);
+    send_format(LOG_LEVEL_INFO, 0, fmt, args);
+    va_end(args);
+    errno = saved;
+}
+
+void
+log_debug(const char *fmt, ...)
+{
+    int saved = errno;
+    va_list args;
+
+    va_start(args, fmt);
+    send_format(LOG_LEVEL_DEBUG, 0, fmt, args);
+    va_end(args);
+    errno = saved;
+}
+
+void
+log_text(char level, const char *text, size_t len)
+{
+    send_message(letter_level(level), text, len);
+}
+
+char *
+log_escape(char *out, size_t size, const char *data, size_t len)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t used = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)data[i];
+        size_t need = c == '\\' ? 2 : c >= 0x20 && c <= 0x7e ? 1 : 4;
+
+        if (used + need >= size) {
+            break;
+        }
+        if (need == 4) {
+            out[used++] = '\\';
+            out[used++] = 'x';
+            out[used++] = hex[c >> 4];
+            out[used++] = hex[c & 15];
+        } else {
+            if (need == 2) {
+                out[used++] = '\\';
+            }
+            out[used++] = (char)c;
+        }
+    }
+    out[used] = '\0';
+    return out;
+}
