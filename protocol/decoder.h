@@ -23,27 +23,31 @@ enum decode_event {
     DECODE_MORE,     /* everything was taken; feed more when it is there */
     DECODE_HEAD,     /* d->req: all its parameters are here */
     DECODE_BODY,     /* d->req has body bytes: d->data, d->data_len, inside the
-                        buffer that was fed; never past CONTENT_LENGTH */
+                        buffer that was fed; never past CONTENT_LENGTH. Look at
+                        refuse_status each time: once it is 413 the body has
+                        grown over the limit, and no more of it is given out
+                        (data_len is 0 when not even one byte had room) */
     DECODE_BODY_END, /* d->req: its body ended (d->req->body_done) */
     DECODE_DATA,     /* filter role: as DECODE_BODY, of the FCGI_DATA stream */
     DECODE_DATA_END, /* filter role: FCGI_DATA ended */
-    DECODE_ABORT,    /* d->req: the peer gave the request up */
+    DECODE_ABORT,    /* d->req: the peer gave the request up, perhaps before
+                        its DECODE_HEAD (d->req->head_done is false then) */
     DECODE_REPLY,    /* send d->reply, d->reply_len on the connection, whole
-                        and between records; go on feeding */
-    DECODE_BAD,      /* not understood, d->why (a sentence) says why; close.
-                        The decoder takes no more */
+                        and between records; go on feeding, or close it
+                        afterwards when d->reply_closes is set */
+    DECODE_BAD,      /* not understood, d->why (a sentence, outside bytes are
+                        escaped) says why; close. The decoder takes no more */
 };
 
-enum { DECODER_MAX_MPX = 64, DECODER_REPLY_MAX = 160 };
+enum { DECODER_MAX_MPX = 64, DECODER_REPLY_MAX = 160, DECODER_WHY_MAX = 200 };
 
 /* Where a FastCGI or SCGI decoder stands between two feeds. */
 struct fcgi_state {
     unsigned char header[8]; /* of the current record, header_len bytes seen */
     unsigned char header_len;
-    unsigned char type;
+    unsigned char padding_left;
     uint16_t id;
     uint16_t content_left;
-    unsigned char padding_left;
     unsigned char small_len;    /* begin body collected so far */
     unsigned char small[8];
     struct buf values;          /* content of FCGI_GET_VALUES, limited */
@@ -51,7 +55,7 @@ struct fcgi_state {
 };
 
 struct scgi_state {
-    int phase;
+    int phase;          /* enum scgi_phase of scgi.c, 0 at first */
     uint32_t block_len; /* length of the header block */
     uint32_t block_seen;
     uint64_t body_left;
@@ -66,8 +70,12 @@ struct decoder {
     const char *data;
     size_t data_len;
     const char *why;
+    char why_text[DECODER_WHY_MAX]; /* what why points to, where it is not a
+                                       constant */
     char reply[DECODER_REPLY_MAX];
     size_t reply_len;
+    bool reply_closes; /* the reply ends a request whose peer did not ask to
+                          keep the connection, and no other one is active */
 
     /* Requests begun and not yet ended, limits.mpx at most. slot[0] is
      * embedded; more are allocated when they are first needed. */
@@ -77,6 +85,7 @@ struct decoder {
 
     struct fcgi_state fcgi;
     struct scgi_state scgi;
+    bool started; /* the first byte of the connection was seen */
     bool bad;
 };
 
@@ -105,13 +114,25 @@ bool decoder_is_idle(const struct decoder *d);
 
 /* Body bytes of the current record of r that may be read straight from the
  * descriptor, past this decoder (0 when the next byte is no body byte of r).
- * After doing so tell decoder_skip() how many. */
+ * After doing so tell decoder_skip() how many; it counts them in body_seen as if
+ * they had been fed and given out by DECODE_BODY. body_given is the caller's. */
 size_t decoder_direct(const struct decoder *d, const struct request *r);
 void decoder_skip(struct decoder *d, struct request *r, size_t len);
 
+/* Internal to protocol/: give up on the connection. */
+enum decode_event decoder_bad(struct decoder *d, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Internal to protocol/: n body bytes of r arrived at data. DECODE_BODY, or
+ * DECODE_MORE when none of them is to be given out. */
+enum decode_event decoder_body(struct decoder *d, struct request *r,
+                               const char *data, size_t n);
+/* Internal to protocol/: a slot for a new request, set active; NULL when
+ * limits.mpx are active or memory is short. */
+struct request *decoder_begin(struct decoder *d);
+
 /* What the first bytes of a connection look like when they are neither: one
  * phrase for the log ("an HTTP request", "a TLS hello", "the uwsgi protocol",
- * "neither FastCGI nor SCGI"). Needs len >= 1. */
+ * "neither FastCGI nor SCGI"), or "FastCGI", "SCGI". Needs len >= 1. */
 const char *decoder_looks_like(const char *data, size_t len);
 
 #endif

@@ -16,6 +16,10 @@ enum { FCGI_CONTENT_MAX = 65528 };
 /* Internal to protocol/: called by decoder.c. */
 enum decode_event fcgi_feed(struct decoder *d, const char *data, size_t len,
                             size_t *ret_used);
+/* Internal to protocol/: content bytes of the current record, when it is STDIN
+ * of r; and take len of them, which went past the decoder. */
+uint64_t fcgi_body_next(const struct decoder *d, const struct request *r);
+void fcgi_skip(struct decoder *d, size_t len);
 
 /* Write a record header of FCGI_HEADER_LEN bytes. */
 static inline void

@@ -64,6 +64,9 @@ struct request {
     struct request_param *param;  /* param_count entries */
     unsigned param_count;
     unsigned param_cap;
+    uint32_t params_parsed; /* bytes of params that were taken apart; what is
+                               behind them is the beginning of a pair */
+    size_t params_used;     /* bytes of all names and values together */
 
     /* Well-known parameters, as index into param, or -1. The last one counts
      * when a name comes several times. */
@@ -86,12 +89,35 @@ void request_release(struct request *r);
  * small ones kept. */
 void request_clear(struct request *r);
 
+/* Whether one more pair of size bytes (name and value together) keeps within
+ * the limits; if not, the request is refused with 431. name is for the message,
+ * and may be cut. */
+bool request_fits(struct request *r, const struct request_limits *limits,
+                  const char *name, size_t name_len, uint64_t size);
+
 /* Record the pair whose name_len and value_len bytes stand at offset name (and
- * value) of r->params. 0, or -1 over the limit of parameters (refuse_status is
- * then set) or out of memory. Notes the well-known names. */
+ * value) of r->params. 0, or -1 over the limits or out of memory (refuse_status
+ * is then set). Notes the well-known names. */
 int request_add_param(struct request *r, const struct request_limits *limits,
                       uint32_t name, uint32_t name_len, uint32_t value,
                       uint32_t value_len);
+
+/* All parameters are here: sets head_done, and refuses with 413 a request whose
+ * CONTENT_LENGTH is over the limit. An authorizer has no body (FastCGI 1.0,
+ * section 6.3): its body_done is set as well. */
+void request_end_params(struct request *r, const struct request_limits *limits);
+
+/* How many of the body bytes that come next may be given to the application:
+ * not past CONTENT_LENGTH, not over the limit, none of a refused request.
+ * UINT64_MAX when nothing bounds them. */
+uint64_t request_body_room(const struct request *r,
+                           const struct request_limits *limits);
+
+/* len body bytes arrived: adds them to body_seen and returns how many of them,
+ * from the first, may be given to the application. Refuses with 413 a body that
+ * grows over the limit. Does not touch body_given. */
+size_t request_take_body(struct request *r, const struct request_limits *limits,
+                         size_t len);
 
 /* The last value of a parameter, not NUL-terminated, or NULL. */
 const char *request_param(const struct request *r, const char *name,
@@ -101,5 +127,9 @@ const char *request_param(const struct request *r, const char *name,
  * reason wins. why is copied, cut and escaped. */
 void request_refuse(struct request *r, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Bytes from outside as text for a log: what is not printable ASCII, and the
+ * backslash, becomes \xNN. Cut to size, NUL-terminated; returns the length. */
+size_t request_escape(char *out, size_t size, const char *s, size_t len);
 
 #endif

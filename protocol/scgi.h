@@ -10,5 +10,9 @@
 /* Internal to protocol/: called by decoder.c. */
 enum decode_event scgi_feed(struct decoder *d, const char *data, size_t len,
                             size_t *ret_used);
+/* Internal to protocol/: the request was answered, ignore what still comes; and
+ * whether nothing is half-received. */
+void scgi_ended(struct decoder *d);
+bool scgi_is_idle(const struct decoder *d);
 
 #endif
