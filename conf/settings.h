@@ -30,6 +30,8 @@ struct conf_list {
 /* Strings are owned; NULL is "not set". Times in ms, sizes in bytes, 0 means
  * what the table's help says. */
 struct pool_settings {
+    uint64_t given;              /* bit i: settings_table[i] was set, and is
+                                    not the default */
     char *name;                  /* of the pool; "main" by default */
     char *app;                   /* APP */
     struct conf_list listen;     /* ADDRESS ... */
@@ -122,16 +124,24 @@ struct conf_error {
 int settings_init(struct pool_settings *s);
 void settings_release(struct pool_settings *s);
 
-/* Set one by name ('-' and '_' are the same). 0, or -1 with *err. */
+/* Set one by name ('-' and '_' are the same). A list grows by one item; its
+ * first item replaces the default. An empty text makes a string that has no
+ * default "not set" again. 0, or -1 with *err. */
 int settings_set(struct pool_settings *s, const char *name, const char *value,
                  struct conf_error *err);
 
+/* Has it been set by name, or is it the default? */
+bool settings_is_given(const struct pool_settings *s, const char *name);
+
 /* What no single setting can tell: an app and an address are there, threads fit
- * the mode, mount is well-formed (a trailing slash is removed) ... 0 or -1. */
+ * the mode (threads > 1 without a mode means threaded; threaded without threads
+ * means 8; switch_interval follows), mount is well-formed (a trailing slash is
+ * removed) ... 0 or -1. May be called again. */
 int settings_finish(struct pool_settings *s, struct conf_error *err);
 
 /* All settings as text that settings_read() takes: the manager's message to a
- * template. Any bytes in values survive. 0 or -1. */
+ * template. Any bytes in values survive. 0 or -1. settings_read() replaces all
+ * of s, which was initialised or is all zero. */
 int settings_write(const struct pool_settings *s, FILE *out);
 int settings_read(struct pool_settings *s, const char *text, size_t len,
                   struct conf_error *err);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The settings table, and finding a row in it by a right or a nearly right
+ * name. Any process.
+ */
+#include "conf/internal.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000)
+#define DAY (86400 * SECOND)
+
+/* One row: the parts that most rows leave out are named where they are used. */
+#define ROW_NAMED(name_, field, type_, initial_, value_name_, help_, ...)      \
+    {                                                                          \
+        .name = name_, .type = type_,                                          \
+        .offset = offsetof(struct pool_settings, field), .initial = initial_,  \
+        .value_name = value_name_, .help = help_, __VA_ARGS__                  \
+    }
+#define ROW(field, ...) ROW_NAMED(#field, field, __VA_ARGS__)
+
+/* The one table. forebay.conf(5) has the same order (scripts/check-settings).
+ */
+const struct setting settings_table[] = {
+    /* Application */
+    ROW(app, SETTING_STRING, NULL, "APP",
+        "The application: module:callable, module, or path/to/file.py with "
+        "an optional :callable. Without one, application and then app are "
+        "looked for; \"name()\" is a factory. The argument without an option "
+        "says the same."),
+    ROW(name, SETTING_STRING, "main", "NAME",
+        "Name of the pool, for the log and the process titles."),
+    ROW(chdir, SETTING_STRING, NULL, "DIR",
+        "Working directory of the application."),
+    ROW(pythonpath, SETTING_LIST, NULL, "DIR",
+        "A folder put in front of sys.path. May be given several times."),
+    ROW(virtualenv, SETTING_STRING, NULL, "DIR",
+        "The virtual environment whose packages the application uses. Its "
+        "Python version also chooses the worker program."),
+    ROW(python, SETTING_STRING, NULL, "VERSION|PATH",
+        "The Python to run: a version such as 3.11, or the path of a python "
+        "executable of that version. Without it the virtualenv decides, and "
+        "without one the version that forebay was built for."),
+    ROW(env, SETTING_LIST, NULL, "NAME=VALUE",
+        "A variable for the application's environment (os.environ). May be "
+        "given several times."),
+    ROW(preload, SETTING_CHOICE, "auto", "auto|on|off",
+        "Import the application once and fork the workers from that, which "
+        "saves memory. auto does so unless the import leaves behind what does "
+        "not survive a fork (threads, connections, open files); off imports "
+        "in each worker.",
+        .choices = "auto|on|off"),
+    ROW(warmup, SETTING_LIST, NULL, "PATH",
+        "A path that is requested once before the first worker is forked, so "
+        "that what it loads is shared. May be given several times."),
+
+    /* Processes and threads */
+    ROW(mode, SETTING_CHOICE, "prefork", "prefork|threaded",
+        "prefork: every worker process serves one request at a time. "
+        "threaded: every worker process runs several threads.",
+        .letter = 'm', .choices = "prefork|threaded"),
+    ROW(workers, SETTING_UINT, "2", "NUMBER", "Number of worker processes.",
+        .letter = 'w', .min = 1, .max = 4096),
+    ROW(threads, SETTING_UINT, "1", "NUMBER",
+        "Threads of each worker process. More than 1 means mode threaded; "
+        "mode threaded without this setting means 8.",
+        .letter = 't', .min = 1, .max = 1024),
+    ROW(engine, SETTING_CHOICE, "epoll", "epoll|libfcgi",
+        "How a worker talks to the front end. libfcgi is the classic blocking "
+        "loop, for comparison: FastCGI only, and a kept connection occupies "
+        "its worker.",
+        .choices = "epoll|libfcgi"),
+    ROW_NAMED(
+        "switch_interval", switch_interval_us, SETTING_TIME_US, NULL, "TIME",
+        "How often Python's threads take turns (sys.setswitchinterval). "
+        "Without it 1ms when threads is more than 1, else CPython's own 5ms; "
+        "0 is CPython's own as well.",
+        .min = 0, .max = 10 * 1000 * 1000),
+    ROW(exit_on_system_exit, SETTING_BOOL, "no", NULL,
+        "End the worker when the application raises SystemExit, after a new "
+        "one has taken its place. Otherwise that is an error like any other."),
+
+    /* Addresses */
+    ROW(listen, SETTING_LIST, NULL, "ADDRESS",
+        "Where to listen: unix:/path, /path, host:port, :port (this machine "
+        "only), [v6]:port, fd:N or systemd[:name]. May be given several "
+        "times.",
+        .letter = 'l'),
+    ROW(protocol, SETTING_CHOICE, "auto", "auto|fcgi|scgi",
+        "What front ends speak. auto tells FastCGI from SCGI by the first "
+        "byte of each connection.",
+        .choices = "auto|fcgi|scgi"),
+    ROW(backlog, SETTING_UINT, "4096", "NUMBER",
+        "Connections that may wait to be accepted. The kernel's "
+        "net.core.somaxconn is the upper limit.",
+        .min = 1, .max = 1000000),
+    ROW(socket_mode, SETTING_OCTAL, "0660", "MODE",
+        "Mode of unix sockets, in octal."),
+    ROW(socket_owner, SETTING_STRING, NULL, "USER",
+        "Owner of unix sockets; needs root. Without it the user that forebay "
+        "was started as."),
+    ROW(socket_group, SETTING_STRING, NULL, "GROUP",
+        "Group of unix sockets, usually that of the front end, such as "
+        "www-data."),
+
+    /* Rights */
+    ROW(user, SETTING_STRING, NULL, "USER",
+        "User to run the application as, name or number; needs root. A "
+        "number that has no entry in passwd gets the group of the same "
+        "number, unless group says otherwise.",
+        .letter = 'u'),
+    ROW(group, SETTING_STRING, NULL, "GROUP",
+        "Group to run the application as. Without it the user's own.",
+        .letter = 'g'),
+    ROW(umask, SETTING_OCTAL, NULL, "MASK",
+        "File mode creation mask of the application, in octal. Without it the "
+        "one that forebay was started with."),
+
+    /* Requests */
+    ROW(mount, SETTING_STRING, "", "PATH",
+        "The path below which the front end has the application, such as "
+        "/app; it becomes SCRIPT_NAME. Empty: the whole site."),
+    ROW(path_source, SETTING_CHOICE, "cgi", "cgi|request_uri",
+        "Where the request's path comes from: SCRIPT_NAME and PATH_INFO, or "
+        "REQUEST_URI. Use request_uri only when the front end rewrites paths: "
+        "it sees them before the front end has cleaned them.",
+        .choices = "cgi|request_uri"),
+    ROW(url_scheme, SETTING_CHOICE, "auto", "auto|http|https",
+        "wsgi.url_scheme. auto takes it from HTTPS and REQUEST_SCHEME as the "
+        "front end sends them.",
+        .choices = "auto|http|https"),
+    ROW(server_name, SETTING_STRING, NULL, "NAME",
+        "SERVER_NAME for requests that come without one."),
+    ROW(server_port, SETTING_STRING, NULL, "PORT",
+        "SERVER_PORT for requests that come without one."),
+    ROW(pass_http_proxy, SETTING_BOOL, "no", NULL,
+        "Hand the request header Proxy on as HTTP_PROXY. It is dropped "
+        "otherwise, because HTTP libraries mistake it for their own setting."),
+    ROW(hop_by_hop, SETTING_CHOICE, "refuse", "refuse|drop",
+        "What becomes of an answer with a hop-by-hop header (Connection and "
+        "the like), which PEP 3333 forbids: refuse answers 500, drop leaves "
+        "the header out with a warning.",
+        .choices = "refuse|drop"),
+
+    /* Limits */
+    ROW(max_params_size, SETTING_SIZE, "256k", "SIZE",
+        "Bytes of all CGI parameters (request headers included) of one "
+        "request. More is answered with 431.",
+        .min = 1 * KB, .max = 1 * GB),
+    ROW(max_params, SETTING_UINT, "2000", "NUMBER",
+        "Number of CGI parameters of one request. More is answered with 431.",
+        .min = 16, .max = 1000000),
+    ROW(max_body_size, SETTING_SIZE, "0", "SIZE",
+        "Bytes of a request body. More is answered with 413. 0: no limit "
+        "here; the front end has one of its own.",
+        .min = 0, .max = UINT64_MAX >> 1),
+    ROW(max_response_headers, SETTING_SIZE, "64k", "SIZE",
+        "Bytes of status and headers of one answer.", .min = 1 * KB,
+        .max = 64 * MB),
+    ROW(body_buffer, SETTING_SIZE, "64k", "SIZE",
+        "Bytes of a request body to wait for before a worker is occupied. 0: "
+        "do not wait.",
+        .min = 0, .max = 1 * GB),
+    ROW(max_connections, SETTING_UINT, "10000", "NUMBER",
+        "Open connections of one worker process; more wait to be accepted.",
+        .min = 1, .max = 1000000),
+    ROW(learned_names, SETTING_UINT, "1000", "NUMBER",
+        "Names of CGI parameters that a worker remembers, so that they need "
+        "not be made anew for each request.",
+        .min = 0, .max = 1000000),
+
+    /* Times */
+    ROW(header_timeout, SETTING_TIME, "30s", "TIME",
+        "How long a new connection may take to send a whole request head. 0: "
+        "for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(body_timeout, SETTING_TIME, "60s", "TIME",
+        "How long to wait for the next bytes of a request body. 0: for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(write_timeout, SETTING_TIME, "60s", "TIME",
+        "How long to wait until the front end takes more of an answer. 0: for "
+        "ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(keepalive_timeout, SETTING_TIME, "300s", "TIME",
+        "How long a kept connection may stay without a request. 0: for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(graceful_timeout, SETTING_TIME, "30s", "TIME",
+        "How long running requests may take to end at a stop, before the "
+        "workers are killed. 0: kill at once.",
+        .min = 0, .max = 365 * DAY),
+    ROW(start_timeout, SETTING_TIME, "60s", "TIME",
+        "How long the import of the application may take. 0: for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(max_start_failures, SETTING_UINT, "3", "NUMBER",
+        "How often starting may fail, before the first worker was ever ready, "
+        "until forebay gives up.",
+        .min = 1, .max = 1000000),
+};
+
+enum { SETTINGS_COUNT = sizeof(settings_table) / sizeof(settings_table[0]) };
+const unsigned settings_count = SETTINGS_COUNT;
+
+_Static_assert(SETTINGS_COUNT <= 64, "pool_settings.given has a bit for each");
+
+/* Names that other servers use for the same thing. */
+static const struct {
+    const char *other, *ours;
+} other_names[] = {
+    { "bind", "listen" },
+    { "socket", "listen" },
+    { "fastcgi_socket", "listen" },
+    { "scgi_socket", "listen" },
+    { "processes", "workers" },
+    { "max_children", "workers" },
+    { "home", "virtualenv" },
+    { "venv", "virtualenv" },
+    { "python_path", "pythonpath" },
+    { "python_home", "virtualenv" },
+    { "uid", "user" },
+    { "gid", "group" },
+    { "chmod_socket", "socket_mode" },
+    { "listen_mode", "socket_mode" },
+    { "listen_owner", "socket_owner" },
+    { "chown_socket", "socket_owner" },
+    { "listen_group", "socket_group" },
+    { "listen_backlog", "backlog" },
+    { "wsgi_file", "app" },
+    { "module", "app" },
+    { "wsgi_app", "app" },
+    { "preload_app", "preload" },
+    { "keepalive", "keepalive_timeout" },
+    { "raw_env", "env" },
+    { "worker_class", "mode" },
+    { "script_name", "mount" },
+};
+
+int
+conf_fail(struct conf_error *err, const char *fmt, ...)
+{
+    va_list args;
+
+    err->file[0] = '\0';
+    err->line = 0;
+    va_start(args, fmt);
+    vsnprintf(err->text, sizeof(err->text), fmt, args);
+    va_end(args);
+    return -1;
+}
+
+static bool
+same_name(const char *a, const char *b)
+{
+    for (; *a != '\0' && *b != '\0'; a++, b++) {
+        char x = *a == '-' ? '_' : *a, y = *b == '-' ? '_' : *b;
+
+        if (x != y) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+const struct setting *
+settings_find(const char *name)
+{
+    for (unsigned i = 0; i < SETTINGS_COUNT; i++) {
+        if (same_name(settings_table[i].name, name)) {
+            return &settings_table[i];
+        }
+    }
+    return NULL;
+}
+
+const struct setting *
+settings_find_letter(char letter)
+{
+    for (unsigned i = 0; i < SETTINGS_COUNT; i++) {
+        if (settings_table[i].letter == letter) {
+            return &settings_table[i];
+        }
+    }
+    return NULL;
+}
+
+static unsigned
+smaller(unsigned a, unsigned b)
+{
+    return a < b ? a : b;
+}
+
+/* How many letters must be changed, added, left out or swapped with their
+ * neighbour to make b of a. Both are short. */
+static unsigned
+edit_distance(const char *a, const char *b)
+{
+    enum { MAX = 40 };
+    unsigned d[MAX + 1][MAX + 1];
+    size_t la = strlen(a), lb = strlen(b);
+
+    if (la > MAX || lb > MAX) {
+        return UINT_MAX;
+    }
+    for (size_t i = 0; i <= la; i++) {
+        d[i][0] = (unsigned)i;
+    }
+    for (size_t j = 0; j <= lb; j++) {
+        d[0][j] = (unsigned)j;
+    }
+    for (size_t i = 1; i <= la; i++) {
+        for (size_t j = 1; j <= lb; j++) {
+            char x = a[i - 1] == '-' ? '_' : a[i - 1];
+
+            d[i][j] = smaller(d[i - 1][j], d[i][j - 1]) + 1;
+            d[i][j] = smaller(d[i][j], d[i - 1][j - 1] + (x != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                a[i - 2] == b[j - 1]) {
+                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
+            }
+        }
+    }
+    return d[la][lb];
+}
+
+const char *
+settings_nearest(const char *name)
+{
+    const char *best = NULL;
+    unsigned best_distance = UINT_MAX, distance;
+    size_t len = strlen(name);
+
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++) {
+        if (same_name(other_names[i].other, name)) {
+            return other_names[i].ours;
+        }
+    }
+    for (unsigned i = 0; i < SETTINGS_COUNT; i++) {
+        distance = edit_distance(name, settings_table[i].name);
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = settings_table[i].name;
+        }
+    }
+    /* One wrong letter in three is a slip, more is another word. */
+    if (best != NULL && best_distance <= (len + 2) / 3) {
+        return best;
+    }
+    for (unsigned i = 0; i < SETTINGS_COUNT && len >= 3; i++) {
+        char head[64];
+
+        snprintf(head, sizeof(head), "%.*s", (int)smaller((unsigned)len, 63),
+                 settings_table[i].name);
+        if (same_name(head, name)) {
+            return settings_table[i].name;
+        }
+    }
+    return NULL;
+}
