@@ -26,6 +26,9 @@ enum { SHORT_MESSAGE = 1024 };
 static _Atomic int current_level = LOG_LEVEL_INFO;
 static _Atomic int manager_fd = -1;
 
+/* Where finished lines go in the manager; NULL is descriptor 2. */
+static void (*output)(const char *data, size_t len);
+
 /* A message being put together; cut at its limit, never refused. */
 struct line {
     char *data; /* owned */
@@ -49,6 +52,12 @@ void
 log_to_manager(int fd)
 {
     atomic_store_explicit(&manager_fd, fd, memory_order_relaxed);
+}
+
+void
+log_set_output(void (*write_lines)(const char *data, size_t len))
+{
+    output = write_lines;
 }
 
 static char
@@ -186,27 +195,29 @@ line_add_text(struct line *l, const char *text, size_t len)
     }
 }
 
-/* Time, level and who, as the manager's own lines begin. */
+/* Time, level and who, as every line of the log begins. */
 static void
-line_add_prefix(struct line *l, enum log_level level, int fd)
+line_add_prefix(struct line *l, char letter, const char *who)
 {
-    static const char *const word[] = { "ERROR", "WARN", "INFO", "DEBUG" };
-    static const char *const colour[] = { "\033[31m", "\033[33m", "", "" };
+    static const char letters[] = "EWIDA";
+    static const char *const word[] = { "ERROR", "WARN", "INFO", "DEBUG",
+                                        "app" };
+    static const char *const colour[] = { "\033[31m", "\033[33m", "", "", "" };
+    size_t level = (size_t)(strchr(letters, letter) - letters);
     struct timespec now;
     struct tm tm;
-    char stamp[64], text[160];
-    bool coloured;
+    char stamp[64], text[256];
+    bool coloured = colour[level][0] != '\0' && getenv("NO_COLOR") == NULL &&
+                    isatty(STDERR_FILENO);
 
-    coloured =
-        colour[level][0] != '\0' && getenv("NO_COLOR") == NULL && isatty(fd);
     clock_gettime(CLOCK_REALTIME, &now);
     if (localtime_r(&now.tv_sec, &tm) == NULL ||
         strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm) == 0) {
         stamp[0] = '\0';
     }
-    snprintf(text, sizeof(text), "%s.%03ld %s%-5s%s forebay[%ld]: ", stamp,
+    snprintf(text, sizeof(text), "%s.%03ld %s%-5s%s %s: ", stamp,
              now.tv_nsec / 1000000, coloured ? colour[level] : "", word[level],
-             coloured ? "\033[0m" : "", (long)getpid());
+             coloured ? "\033[0m" : "", who);
     line_add(l, text, strlen(text));
 }
 
@@ -255,35 +266,64 @@ send_marked(int fd, enum log_level level, const char *text, size_t len)
     free(l.data);
 }
 
+/* Where the first line of text ends: at a newline, or at what stands for one
+ * in a message to the manager. */
+static size_t
+line_length(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && text[n] != '\n' && text[n] != LOG_NEWLINE) {
+        n++;
+    }
+    return n;
+}
+
 /* For people: each line of the message with the prefix. */
 static void
-send_prefixed(int fd, enum log_level level, const char *text, size_t len)
+send_prefixed(char letter, const char *who, const char *text, size_t len)
 {
     struct line l = { .limit = 4u * LOG_MESSAGE_MAX };
-    const char *end;
     size_t n;
 
-    do {
-        end = memchr(text, '\n', len);
-        n = end != NULL ? (size_t)(end - text) : len;
-        line_add_prefix(&l, level, fd);
+    for (;;) {
+        n = line_length(text, len);
+        line_add_prefix(&l, letter, who);
         line_add_text(&l, text, n);
         line_add(&l, "\n", 1);
-        n += end != NULL;
-        text += n;
-        len -= n;
-    } while (len > 0);
+        if (n == len) {
+            break;
+        }
+        text += n + 1;
+        len -= n + 1;
+    }
     if (l.len > 0 && l.data[l.len - 1] != '\n') {
         l.data[l.len - 1] = '\n';
     }
-    write_whole(fd, l.data, l.len);
+    if (output != NULL) {
+        output(l.data, l.len);
+    } else {
+        write_whole(STDERR_FILENO, l.data, l.len);
+    }
     free(l.data);
+}
+
+void
+log_relay(char level, const char *who, const char *text, size_t len)
+{
+    if (strchr("EWIDA", level) == NULL || level == '\0') {
+        level = 'I';
+    }
+    if (level == 'A' || letter_level(level) <= log_get_level()) {
+        send_prefixed(level, who, text, len);
+    }
 }
 
 static void
 send_message(enum log_level level, const char *text, size_t len)
 {
     int fd, saved = errno;
+    char who[64];
 
     if (level <= log_get_level()) {
         while (len > 0 && text[len - 1] == '\n') {
@@ -293,7 +333,8 @@ send_message(enum log_level level, const char *text, size_t len)
         if (fd >= 0) {
             send_marked(fd, level, text, len);
         } else {
-            send_prefixed(STDERR_FILENO, level, text, len);
+            snprintf(who, sizeof(who), "forebay[%ld]", (long)getpid());
+            send_prefixed(level_letter(level), who, text, len);
         }
     }
     errno = saved;

@@ -38,6 +38,15 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Any bytes, newlines allowed; level as in errors_set_log(). */
 void log_text(char level, const char *text, size_t len);
 
+/* Manager: the output of a template or worker, one message or line, with time,
+ * level and who ("main[123]") in front. level is a letter, or 'A' for what the
+ * application wrote itself. */
+void log_relay(char level, const char *who, const char *text, size_t len);
+
+/* Manager: finished lines go to write_lines (which must not block) instead of
+ * descriptor 2. NULL undoes it. */
+void log_set_output(void (*write_lines)(const char *data, size_t len));
+
 /* Escape len bytes into out (size > 0, always terminated): control characters
  * and bytes above 0x7e as \xNN, backslash doubled. Returns out. */
 char *log_escape(char *out, size_t size, const char *data, size_t len);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * `forebay check`: everything that can be known before starting, one plain
+ * sentence each. Runs no application code itself; the import is tried by the
+ * worker program, as the pool's user.
+ */
+#ifndef FOREBAY_SERVER_CHECK_H
+#define FOREBAY_SERVER_CHECK_H
+
+#include "conf/settings.h"
+
+/* Print what was found. 0 when the pool can start, MANAGER_EXIT_CONFIG when
+ * something is wrong. */
+int check_run(const struct pool_settings *s);
+
+#endif

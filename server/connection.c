@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See connection.h. The way of a request: connection_serve() reads, advance()
+ * decodes, run() lets responder.c call the application, after_answer() says
+ * what becomes of the connection.
+ */
+#include "server/connection.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "server/address.h"
+#include "server/clock.h"
+#include "server/log.h"
+#include "server/responder.h"
+
+/* Once our side is shut, input is dropped this long and this far (front ends
+ * that write their whole body before they read need it); then we close. */
+enum { LINGER_MS = 30000 };
+#define LINGER_BYTES ((size_t)1 << 30)
+
+enum next {
+    NEXT_READ,  /* look at the socket again */
+    NEXT_WAIT,  /* everything is decoded: wait for the peer */
+    NEXT_CLOSE,
+};
+
+static const char *
+peer_name(const struct connection *c, char *out, size_t size)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof(sa);
+
+    if (getpeername(c->fd, (struct sockaddr *)&sa, &len) != 0) {
+        return "a peer that is gone";
+    }
+    return address_format((struct sockaddr *)&sa, len, out, size);
+}
+
+static void
+close_connection(struct executor *x, struct connection *c)
+{
+    x->pos = x->end = 0;
+    if (c->request != NULL) {
+        decoder_end(&c->decoder, c->request);
+        c->request = NULL;
+    }
+    conntable_close(&x->worker->conns, c);
+}
+
+/* What becomes of the connection now that its request was answered. */
+static enum next
+after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
+{
+    bool all_read = c->request->body_done && x->pos == x->end;
+
+    c->served = true;
+    if (!keep) {
+        if (all_read) {
+            return NEXT_CLOSE;
+        }
+        /* Closing with unread input makes the kernel send a reset, and the
+         * peer may lose the answer. */
+        shutdown(c->fd, SHUT_WR);
+        x->pos = x->end = 0;
+        c->phase = CONN_LINGER;
+        return NEXT_READ;
+    }
+    if (!ended) {
+        c->phase = CONN_DISCARD;
+        return NEXT_WAIT;
+    }
+    decoder_end(&c->decoder, c->request);
+    c->request = NULL;
+    c->phase = CONN_HEAD;
+    c->waits_since_ns = 0;
+    return NEXT_WAIT;
+}
+
+static void
+show_begin(struct executor *x, const struct request *r)
+{
+    const struct request_param *p;
+    const char *method = "", *uri = "";
+    size_t method_len = 0, uri_len = 0;
+
+    if (r->method >= 0) {
+        p = &r->param[r->method];
+        method = r->params.data + p->value;
+        method_len = p->value_len;
+    }
+    if (r->uri >= 0) {
+        p = &r->param[r->uri];
+        uri = r->params.data + p->value;
+        uri_len = p->value_len;
+    }
+    scoreboard_begin(x->score, method, method_len, uri, uri_len,
+                     clock_now_ns());
+}
+
+static enum next
+run(struct executor *x, struct connection *c)
+{
+    struct request *request = c->request;
+    struct wsgi_outcome outcome = { 0 };
+    struct responder r;
+    bool keep;
+
+    show_begin(x, request);
+    if (request->refuse_status != 0) {
+        log_warnx("%s: answered %d, not run", request->refuse_why,
+                  request->refuse_status);
+        responder_answer(&r, x, c, request->refuse_status);
+    } else {
+        responder_run(&r, x, c, &outcome);
+    }
+    scoreboard_end(x->score, outcome.failed);
+    if (outcome.exit_worker) {
+        log_info("the application asked this worker to end (SystemExit)");
+        executor_stop(x->worker);
+    }
+    if (r.error != 0 || outcome.broken || outcome.peer_gone) {
+        return NEXT_CLOSE;
+    }
+    keep = request->keep_conn && !r.eof && request->refuse_status == 0 &&
+           !outcome.had_after_work && !outcome.exit_worker &&
+           !atomic_load_explicit(&x->worker->stopping, memory_order_relaxed);
+    return after_answer(x, c, r.ended, keep);
+}
+
+/* Enough of the body is here to occupy a thread with the request. Bytes still
+ * undecoded in x->read count: the application then reads them from there. */
+static bool
+may_run(const struct executor *x, const struct connection *c)
+{
+    const struct request *r = c->request;
+    uint64_t want = x->worker->settings->body_buffer;
+    uint64_t have = r->kept.len + (x->end - x->pos);
+
+    if (r->body_done || r->content_length == 0 || r->refuse_status != 0) {
+        return true;
+    }
+    if (r->content_length > 0 && (uint64_t)r->content_length < want) {
+        want = (uint64_t)r->content_length;
+    }
+    return have >= want;
+}
+
+/* Body bytes that came before the application runs. */
+static enum next
+keep_body(struct connection *c)
+{
+    struct request *r = c->decoder.req;
+
+    if (c->phase == CONN_BODY &&
+        buf_append(&r->kept, c->decoder.data, c->decoder.data_len) != 0) {
+        log_error("out of memory for a request body; connection closed");
+        return NEXT_CLOSE;
+    }
+    return NEXT_WAIT;
+}
+
+/* The peer gave up a request that does not run (yet, or any more). */
+static enum next
+aborted(struct executor *x, struct connection *c)
+{
+    bool keep = c->request->keep_conn;
+
+    if (responder_end(x, c) != 0) {
+        return NEXT_CLOSE;
+    }
+    return after_answer(x, c, true, keep);
+}
+
+static enum next
+body_ended(struct executor *x, struct connection *c)
+{
+    if (c->phase == CONN_DISCARD) {
+        return responder_end(x, c) != 0 ? NEXT_CLOSE
+                                        : after_answer(x, c, true, true);
+    }
+    return c->phase == CONN_BODY ? run(x, c) : NEXT_WAIT;
+}
+
+/* A management answer is small; a peer that does not read even that is
+ * dropped. */
+static enum next
+reply(struct connection *c)
+{
+    const struct decoder *d = &c->decoder;
+    ssize_t n = send(c->fd, d->reply, d->reply_len, MSG_NOSIGNAL);
+
+    return n == (ssize_t)d->reply_len ? NEXT_WAIT : NEXT_CLOSE;
+}
+
+static enum next
+malformed(const struct connection *c)
+{
+    char peer[128];
+
+    log_warnx("connection from %s closed: %s",
+              peer_name(c, peer, sizeof(peer)), c->decoder.why);
+    return NEXT_CLOSE;
+}
+
+static enum next
+on_event(struct executor *x, struct connection *c, enum decode_event event)
+{
+    switch (event) {
+    case DECODE_HEAD:
+        c->request = c->decoder.req;
+        c->phase = CONN_BODY;
+        /* With everything at hand the body is read in place. The end of the
+         * body may stand in the buffer as well: look before running, so that
+         * END_REQUEST can go out with the answer. */
+        if (x->pos < x->end &&
+            (c->request->content_length <= 0 || !may_run(x, c))) {
+            return NEXT_WAIT;
+        }
+        return may_run(x, c) ? run(x, c) : NEXT_WAIT;
+    case DECODE_BODY:
+        return keep_body(c);
+    case DECODE_BODY_END:
+        return body_ended(x, c);
+    case DECODE_ABORT:
+        return c->request == c->decoder.req ? aborted(x, c) : NEXT_WAIT;
+    case DECODE_REPLY:
+        return reply(c);
+    case DECODE_BAD:
+        return malformed(c);
+    default:
+        return NEXT_WAIT; /* FCGI_DATA before the application reads it */
+    }
+}
+
+/* Decode what is in x->read and do what it says, up to its end. */
+static enum next
+advance(struct executor *x, struct connection *c)
+{
+    for (;;) {
+        enum decode_event event;
+        enum next next;
+        size_t used;
+
+        if (c->phase == CONN_LINGER) {
+            c->lingered += x->end - x->pos;
+            x->pos = x->end = 0;
+            return c->lingered > LINGER_BYTES ? NEXT_CLOSE : NEXT_READ;
+        }
+        event = decoder_feed(&c->decoder, x->read + x->pos, x->end - x->pos,
+                             &used);
+        x->pos += used;
+        if (event == DECODE_MORE) {
+            if (c->phase != CONN_BODY || !may_run(x, c)) {
+                return NEXT_WAIT;
+            }
+            next = run(x, c);
+        } else {
+            next = on_event(x, c, event);
+        }
+        if (next != NEXT_WAIT) {
+            return next;
+        }
+    }
+}
+
+static uint64_t
+wait_ms(struct connection *c, const struct pool_settings *s, uint64_t now)
+{
+    switch (c->phase) {
+    case CONN_HEAD:
+        if (c->served && decoder_is_idle(&c->decoder)) {
+            return s->keepalive_timeout;
+        }
+        if (c->waits_since_ns == 0) {
+            c->waits_since_ns = now;
+        }
+        return s->header_timeout;
+    case CONN_LINGER:
+        return LINGER_MS;
+    default:
+        return s->body_timeout;
+    }
+}
+
+/* Give the connection back to the epoll set. False: still owned, look again.
+ * The deadline of a head runs from its first byte, the others from now. */
+static bool
+park(struct executor *x, struct connection *c)
+{
+    struct worker *w = x->worker;
+    uint64_t now = clock_coarse_ns();
+    uint64_t wait = wait_ms(c, w->settings, now) * NS_PER_MS;
+    uint64_t from = c->phase == CONN_HEAD && c->waits_since_ns != 0
+                        ? c->waits_since_ns
+                        : now;
+
+    x->pos = x->end = 0;
+    if (atomic_load_explicit(&w->stopping, memory_order_relaxed) &&
+        c->phase == CONN_HEAD && decoder_is_idle(&c->decoder)) {
+        close_connection(x, c);
+        return true;
+    }
+    atomic_store_explicit(&c->deadline_ns, from + wait, memory_order_relaxed);
+    c->hangup = false;
+    if (!c->registered) {
+        struct epoll_event ev = {
+            .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+            .data.u64 = conntable_event(c),
+        };
+
+        if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0) {
+            log_error("epoll_ctl: %s; connection closed", strerror(errno));
+            close_connection(x, c);
+            return true;
+        }
+        c->registered = true;
+    }
+    if (conntable_park(c)) {
+        executor_deadline(w, from + wait);
+        return true;
+    }
+    return false;
+}
+
+/* End of file, or an error that says as much. */
+static void
+peer_left(struct executor *x, struct connection *c)
+{
+    char peer[128];
+
+    if (c->phase == CONN_BODY ||
+        (c->phase == CONN_HEAD && !decoder_is_idle(&c->decoder))) {
+        log_info("the front end (%s) closed its connection within a request; "
+                 "nothing was run",
+                 peer_name(c, peer, sizeof(peer)));
+    } else if (!c->served && c->phase == CONN_HEAD) {
+        log_debug("a connection (%s) was closed without a request",
+                  peer_name(c, peer, sizeof(peer)));
+    }
+    close_connection(x, c);
+}
+
+void
+connection_serve(struct executor *x, struct connection *c)
+{
+    for (;;) {
+        ssize_t n = recv(c->fd, x->read, sizeof(x->read), 0);
+        enum next next;
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0 && errno == EAGAIN) {
+            if (park(x, c)) {
+                return;
+            }
+            continue;
+        }
+        if (n <= 0) {
+            peer_left(x, c);
+            return;
+        }
+        x->pos = 0;
+        x->end = (size_t)n;
+        next = advance(x, c);
+        if (next == NEXT_CLOSE) {
+            close_connection(x, c);
+            return;
+        }
+        /* A short read has emptied the socket: the next byte is a new edge.
+         * After a hang-up there is none; read on to the end of file. */
+        if (next == NEXT_WAIT && (size_t)n < sizeof(x->read) && !c->hangup &&
+            park(x, c)) {
+            return;
+        }
+    }
+}
+
+void
+connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
+{
+    bool stopping = atomic_load(&x->worker->stopping);
+    bool idle = c->phase == CONN_HEAD && decoder_is_idle(&c->decoder);
+    struct responder r;
+    char peer[128];
+
+    if (stopping && idle) {
+        connection_serve(x, c); /* one last look: a request may be there */
+        return;
+    }
+    if (atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) > now_ns) {
+        if (!conntable_park(c)) {
+            connection_serve(x, c);
+        }
+        return;
+    }
+    if (c->phase == CONN_BODY) {
+        log_warnx("no body byte from %s within body_timeout; answered 408",
+                  peer_name(c, peer, sizeof(peer)));
+        responder_answer(&r, x, c, 408);
+        if (r.error == 0 && after_answer(x, c, true, false) == NEXT_READ) {
+            connection_serve(x, c);
+            return;
+        }
+    } else if (!idle) {
+        log_warnx("connection from %s closed: %s", peer_name(c, peer, sizeof(peer)),
+                  c->phase == CONN_HEAD
+                      ? "no complete request within header_timeout"
+                      : "it did not end within its deadline");
+    } else if (!c->served) {
+        log_debug("connection from %s closed: silent for header_timeout",
+                  peer_name(c, peer, sizeof(peer)));
+    }
+    close_connection(x, c);
+}

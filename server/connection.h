@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One accepted socket from its first byte to its close: read, decode, run what
+ * is complete, finish or park. No thread waits here for a peer that has nothing
+ * to say; only a running request waits (responder.h), with a deadline.
+ *
+ * Worker process, by the thread that owns the connection; GIL not held.
+ */
+#ifndef FOREBAY_SERVER_CONNECTION_H
+#define FOREBAY_SERVER_CONNECTION_H
+
+#include "server/executor.h"
+
+/* Serve an owned connection as far as it goes without waiting; parks or closes
+ * it: the caller does not own it any more. */
+void connection_serve(struct executor *x, struct connection *c);
+
+/* Its deadline has passed, or the worker is stopping: answer what is half
+ * there (408), close what is idle, park the rest again. Owned on entry, not on
+ * return. */
+void connection_expire(struct executor *x, struct connection *c,
+                       uint64_t now_ns);
+
+#endif

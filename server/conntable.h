@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The open connections of one worker process, and who owns each of them.
+ *
+ * A connection is either parked (it waits in the epoll set for its peer and
+ * belongs to nobody) or owned by exactly one executor thread. Ownership moves
+ * by compare-and-swap of its ticket, never by a lock. epoll is edge-triggered,
+ * so a thread that sees an event of a connection it does not own must leave a
+ * note: the owner then looks again before it parks (no event is lost, and no
+ * epoll_ctl is needed per request).
+ *
+ * An epoll event carries the ticket's number, so an event that was fetched just
+ * before its connection was closed and the memory used again is recognised.
+ * Memory of connections is never given back to the allocator.
+ *
+ * Worker process, any executor thread; GIL not needed.
+ */
+#ifndef FOREBAY_SERVER_CONNTABLE_H
+#define FOREBAY_SERVER_CONNTABLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "protocol/decoder.h"
+
+enum conn_owner {
+    CONN_FREE,   /* not in use */
+    CONN_PARKED, /* waits in the epoll set */
+    CONN_OWNED,  /* one thread works on it */
+    CONN_NOTED,  /* owned, and an event came meanwhile */
+};
+
+/* What a connection waits for. */
+enum conn_phase {
+    CONN_HEAD,    /* the head of a request (or nothing: kept and idle) */
+    CONN_BODY,    /* enough of the body to occupy a thread with it */
+    CONN_DISCARD, /* answered; the rest of the body, then END_REQUEST */
+    CONN_LINGER,  /* our side is shut; end of file */
+};
+
+struct connection {
+    _Atomic uint64_t ticket; /* number << 8 | enum conn_owner */
+    uint32_t index;          /* place in the table, for ever */
+    uint32_t next_free;
+
+    /* The rest is the owner's. */
+    int fd;
+    bool registered;  /* is in the epoll set */
+    bool hangup;      /* epoll told of a shutdown or an error: read on until
+                         end of file although a read came up short */
+    bool served;      /* has answered at least one request */
+    enum conn_phase phase;
+    uint64_t waits_since_ns;      /* for the head of its next request; 0: it is
+                                     not waiting for one that has begun */
+    _Atomic uint64_t deadline_ns; /* while parked; the sweep reads it */
+    size_t lingered;              /* bytes read and dropped in CONN_LINGER */
+    struct request *request;      /* begun and not yet ended, or NULL */
+    struct decoder decoder;
+};
+
+enum { CONN_PER_CHUNK = 128, CONN_CHUNKS = 8192 };
+
+struct conntable {
+    struct connection *_Atomic chunk[CONN_CHUNKS];
+    pthread_mutex_t lock; /* guards the free list and growth */
+    unsigned chunks;
+    uint32_t free;        /* index of the first free one, or UINT32_MAX */
+    _Atomic unsigned open;
+    struct request_limits limits;
+};
+
+void conntable_init(struct conntable *t, const struct request_limits *limits);
+
+/* A connection owned by the caller, or NULL (no memory). The descriptor is the
+ * connection's from now on. */
+struct connection *conntable_open(struct conntable *t, int fd,
+                                  enum decoder_kind kind);
+
+/* Owner: close the descriptor and give the place back. Closing takes the
+ * descriptor out of the epoll set. */
+void conntable_close(struct conntable *t, struct connection *c);
+
+/* What goes into epoll_event.data for c. */
+uint64_t conntable_event(const struct connection *c);
+
+/* An event came: the connection, now owned by the caller, or NULL when it is
+ * somebody else's (who has been left a note) or gone. */
+struct connection *conntable_claim(struct conntable *t, uint64_t event);
+
+/* Owner: give it back to the epoll set. False when an event came meanwhile:
+ * then the caller still owns it and must look again. */
+bool conntable_park(struct connection *c);
+
+/* For every connection that is parked: own it and call fn, which parks or
+ * closes it. */
+void conntable_each_parked(struct conntable *t,
+                           void (*fn)(struct connection *c, void *ctx),
+                           void *ctx);
+
+/* The earliest deadline of the parked connections, UINT64_MAX when none. */
+uint64_t conntable_next_deadline(struct conntable *t);
+
+#endif

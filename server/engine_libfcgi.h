@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * engine = libfcgi: the classic blocking FCGX_Accept_r loop, one per thread,
+ * for side-by-side comparison and as the oracle of differential tests. The same
+ * WSGI layer stands above it.
+ *
+ * Its limits are libfcgi's: FastCGI only; a kept connection belongs to its
+ * thread until the peer closes it; a silent peer is waited for without a
+ * deadline (on TCP; 2 s on unix sockets); no multiplexing; bytes of a next
+ * request that came with the last one are lost; no sendfile.
+ *
+ * Worker process, any executor thread; GIL not held.
+ */
+#ifndef FOREBAY_SERVER_ENGINE_LIBFCGI_H
+#define FOREBAY_SERVER_ENGINE_LIBFCGI_H
+
+#include "server/executor.h"
+
+/* Serve until the worker is stopping. */
+void engine_libfcgi_run(struct executor *x);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See executor.h. The loop of a thread reads top to bottom in executor_run().
+ */
+#include "server/executor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "python/interp.h"
+#include "server/channel.h"
+#include "server/clock.h"
+#include "server/connection.h"
+#include "server/log.h"
+
+/* Events that are not a connection's: the low half of epoll_event.data. A
+ * table index never gets that high (CONN_CHUNKS * CONN_PER_CHUNK). */
+enum {
+    EVENT_WAKE = 0x7ffffff0,
+    EVENT_CHANNEL,
+    EVENT_LISTENER, /* the high half is the number of the listener */
+};
+
+/* After EMFILE and the like: how long no connection is accepted. */
+enum { PAUSE_MS = 100 };
+
+/* Events fetched at once while stopping (else one: what is fetched and waits
+ * behind a slow request could have been another thread's), and how long a
+ * thread then rests between two looks. */
+enum { EVENTS = 8, STOP_TICK_MS = 5 };
+
+static int
+watch(int epoll_fd, int fd, uint32_t events, uint64_t data)
+{
+    struct epoll_event ev = { .events = events, .data.u64 = data };
+
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0 ? 0 : -errno;
+}
+
+/* One process is woken per connection (EPOLLEXCLUSIVE); level-triggered, so
+ * that what one thread leaves wakes the next. */
+static int
+watch_listeners(struct worker *w)
+{
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        int rc = watch(w->epoll_fd, w->listen_fd[i], EPOLLIN | EPOLLEXCLUSIVE,
+                       (uint64_t)i << 32 | EVENT_LISTENER);
+
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static void
+unwatch_listeners(struct worker *w)
+{
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, w->listen_fd[i], NULL);
+    }
+}
+
+int
+executor_open(struct worker *w)
+{
+    int rc;
+
+    atomic_init(&w->stopping, false);
+    atomic_init(&w->paused, false);
+    atomic_init(&w->next_sweep_ns, UINT64_MAX);
+    w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->epoll_fd < 0 || w->wake_fd < 0) {
+        return -errno;
+    }
+    rc = watch(w->epoll_fd, w->wake_fd, EPOLLIN, EVENT_WAKE);
+    if (rc == 0) {
+        rc = watch(w->epoll_fd, w->channel, EPOLLIN, EVENT_CHANNEL);
+    }
+    return rc == 0 ? watch_listeners(w) : rc;
+}
+
+void
+executor_stop(struct worker *w)
+{
+    uint64_t one = 1;
+    ssize_t rc;
+
+    /* Never read again: it wakes every thread, each time it waits. */
+    do {
+        rc = write(w->wake_fd, &one, sizeof(one));
+    } while (rc < 0 && errno == EINTR);
+}
+
+void
+executor_deadline(struct worker *w, uint64_t deadline_ns)
+{
+    uint64_t next =
+        atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed);
+
+    while (deadline_ns < next &&
+           !atomic_compare_exchange_weak_explicit(
+               &w->next_sweep_ns, &next, deadline_ns, memory_order_relaxed,
+               memory_order_relaxed)) {
+    }
+}
+
+static void
+pause_accepting(struct worker *w)
+{
+    if (!atomic_exchange(&w->paused, true)) {
+        unwatch_listeners(w);
+    }
+    executor_deadline(w, clock_now_ns() + (uint64_t)PAUSE_MS * NS_PER_MS);
+}
+
+static void
+resume_accepting(struct worker *w)
+{
+    unsigned open = atomic_load(&w->conns.open);
+
+    if (!atomic_load(&w->paused) || atomic_load(&w->stopping)) {
+        return;
+    }
+    if (open >= w->settings->max_connections) {
+        executor_deadline(w, clock_now_ns() + (uint64_t)PAUSE_MS * NS_PER_MS);
+        return;
+    }
+    if (atomic_exchange(&w->paused, false) && watch_listeners(w) < 0) {
+        atomic_store(&w->paused, true);
+        executor_deadline(w, clock_now_ns() + (uint64_t)PAUSE_MS * NS_PER_MS);
+    }
+}
+
+/* Out of descriptors or memory: the listeners would stay readable and the loop
+ * would spin. Wait a little; connections end meanwhile. */
+static void
+accept_failed(struct worker *w, int error)
+{
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {
+        return;
+    }
+    if (!atomic_load(&w->paused)) {
+        log_error("cannot accept a connection: %s (%u open); accepting again "
+                  "in %d ms. Raise the limit of open files (LimitNOFILE=, "
+                  "ulimit -n) if this repeats",
+                  strerror(error), atomic_load(&w->conns.open), PAUSE_MS);
+    }
+    pause_accepting(w);
+}
+
+/* Returns false when nothing was accepted. */
+static bool
+accept_one(struct executor *x, unsigned listener)
+{
+    struct worker *w = x->worker;
+    struct connection *c;
+    int fd = accept4(w->listen_fd[listener], NULL, NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd < 0) {
+        accept_failed(w, errno);
+        return false;
+    }
+    c = conntable_open(&w->conns, fd, w->kind);
+    if (c == NULL) {
+        close(fd);
+        accept_failed(w, ENOMEM);
+        return false;
+    }
+    if (atomic_load_explicit(&w->conns.open, memory_order_relaxed) >=
+            w->settings->max_connections &&
+        !atomic_load(&w->stopping)) {
+        if (!atomic_load(&w->paused)) {
+            log_warnx("%u connections are open (max_connections); more wait "
+                      "until some end",
+                      w->settings->max_connections);
+        }
+        pause_accepting(w);
+    }
+    connection_serve(x, c);
+    return true;
+}
+
+static void
+expire_one(struct connection *c, void *ctx)
+{
+    struct executor *x = ctx;
+
+    connection_expire(x, c, clock_coarse_ns());
+}
+
+/* Look at every parked connection whose deadline may have passed, and find the
+ * next time to look. One thread does it; the others see a later time. */
+static void
+sweep(struct executor *x)
+{
+    struct worker *w = x->worker;
+    uint64_t next =
+        atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed);
+
+    if (next > clock_coarse_ns() ||
+        !atomic_compare_exchange_strong(&w->next_sweep_ns, &next,
+                                        UINT64_MAX)) {
+        return;
+    }
+    resume_accepting(w);
+    conntable_each_parked(&w->conns, expire_one, x);
+    executor_deadline(w, conntable_next_deadline(&w->conns));
+}
+
+static int
+sweep_timeout_ms(struct worker *w)
+{
+    uint64_t next =
+        atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed);
+    uint64_t now;
+
+    if (next == UINT64_MAX) {
+        return -1;
+    }
+    now = clock_coarse_ns();
+    if (next <= now) {
+        return 0;
+    }
+    next = (next - now) / NS_PER_MS + 1;
+    return next > 3600000 ? 3600000 : (int)next;
+}
+
+/* The order to stop, once: take what already waits in the backlog (its clients
+ * were told "connected"), bounded; then close what is idle. */
+static void
+begin_stop(struct executor *x)
+{
+    struct worker *w = x->worker;
+    uint64_t until = clock_now_ns() + (uint64_t)1000 * NS_PER_MS;
+
+    if (atomic_exchange(&w->stopping, true)) {
+        return;
+    }
+    if (!atomic_exchange(&w->paused, true)) {
+        unwatch_listeners(w);
+    }
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        while (clock_now_ns() < until && accept_one(x, i)) {
+        }
+    }
+    conntable_each_parked(&w->conns, expire_one, x);
+    executor_deadline(w, conntable_next_deadline(&w->conns));
+    executor_stop(w);
+}
+
+static void
+read_order(struct executor *x)
+{
+    struct channel_message m;
+    int fd = -1;
+    int rc = channel_receive(x->worker->channel, &m, &fd);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (rc == -EAGAIN) {
+        return;
+    }
+    /* The template is gone, or says so: both mean the end. */
+    if (rc <= 0 || m.type == CHANNEL_STOP) {
+        epoll_ctl(x->worker->epoll_fd, EPOLL_CTL_DEL, x->worker->channel,
+                  NULL);
+        begin_stop(x);
+    }
+}
+
+static bool
+is_finished(struct worker *w)
+{
+    return atomic_load(&w->stopping) && atomic_load(&w->conns.open) == 0;
+}
+
+/* While stopping, the eventfd is readable for ever; a thread that finds
+ * connections of others still open must not spin on it. */
+static int
+wait_while_stopping(struct worker *w, struct epoll_event *ev)
+{
+    int n = epoll_wait(w->epoll_fd, ev, EVENTS, 0);
+
+    if (n == 0 || (n == 1 && (uint32_t)ev[0].data.u64 == EVENT_WAKE)) {
+        poll(NULL, 0, STOP_TICK_MS);
+    }
+    return n;
+}
+
+static void
+dispatch(struct executor *x, const struct epoll_event *ev)
+{
+    struct worker *w = x->worker;
+    struct connection *c;
+
+    switch ((uint32_t)ev->data.u64) {
+    case EVENT_WAKE:
+        begin_stop(x);
+        return;
+    case EVENT_CHANNEL:
+        read_order(x);
+        return;
+    case EVENT_LISTENER:
+        accept_one(x, (unsigned)(ev->data.u64 >> 32));
+        return;
+    default:
+        c = conntable_claim(&w->conns, ev->data.u64);
+        if (c != NULL) {
+            c->hangup = (ev->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+            connection_serve(x, c);
+        }
+    }
+}
+
+void
+executor_run(struct executor *x)
+{
+    struct worker *w = x->worker;
+
+    while (!is_finished(w)) {
+        struct epoll_event ev[EVENTS];
+        int n;
+
+        if (!atomic_load_explicit(&w->stopping, memory_order_relaxed)) {
+            n = epoll_wait(w->epoll_fd, ev, 1, sweep_timeout_ms(w));
+        } else {
+            n = wait_while_stopping(w, ev);
+        }
+        if (n < 0 && errno == EINTR && x->main_thread) {
+            interp_check_signals_nogil();
+        }
+        for (int i = 0; i < n; i++) {
+            dispatch(x, &ev[i]);
+        }
+        if (atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed) !=
+            UINT64_MAX) {
+            sweep(x);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The executor threads of a worker and the one epoll set that they share: wait
+ * for one event, take the connection, serve it (connection.h), park or close
+ * it. K threads are equal; with K = 1 it is the main thread of the process.
+ *
+ * Worker process. The GIL is held only inside wsgi_run_nogil().
+ */
+#ifndef FOREBAY_SERVER_EXECUTOR_H
+#define FOREBAY_SERVER_EXECUTOR_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "conf/settings.h"
+#include "protocol/buf.h"
+#include "python/io.h"
+#include "server/conntable.h"
+#include "server/executor_limits.h"
+#include "server/scoreboard.h"
+
+enum { EXECUTOR_READ_BYTES = 64 * 1024 };
+
+/* What all threads of a worker share. */
+struct worker {
+    const struct pool_settings *settings;
+    int slot;
+    int channel;   /* to the template */
+    int epoll_fd;
+    int wake_fd;   /* eventfd: readable for ever once the worker is stopping */
+    int listen_fd[EXECUTOR_MAX_LISTENERS];
+    unsigned listen_count;
+    enum decoder_kind kind;
+    struct conntable conns;
+    _Atomic bool stopping;  /* no new connections; end when none is left */
+    _Atomic bool paused;    /* listeners are out of the epoll set */
+    _Atomic uint64_t next_sweep_ns;
+    struct executor *executor; /* settings->threads of them */
+};
+
+/* One thread. */
+struct executor {
+    struct worker *worker;
+    struct wsgi_thread *wsgi;
+    struct scoreboard_slot *score;
+    bool main_thread;          /* signal handlers of Python run here */
+    pthread_t thread;
+    size_t pos;                /* bytes read, not yet decoded: [pos, end) */
+    size_t end;
+    struct buf scratch;        /* answers of the server's own */
+    char read[EXECUTOR_READ_BYTES];
+};
+
+/* Open the epoll set with listeners, channel and wake_fd. 0 or -errno. */
+int executor_open(struct worker *w);
+
+/* Serve until the worker is stopping and its connections are gone. */
+void executor_run(struct executor *x);
+
+/* Finish what is begun, take no more, then let executor_run() of all threads
+ * return. Any thread, also from a signal handler (it only writes wake_fd). */
+void executor_stop(struct worker *w);
+
+/* The sweep looks no later than at this time. Any thread. */
+void executor_deadline(struct worker *w, uint64_t deadline_ns);
+
+#endif

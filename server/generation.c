@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See generation.h.
+ */
+#include "server/generation.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/channel.h"
+#include "server/executor_limits.h"
+#include "server/log.h"
+#include "server/log_relay.h"
+
+/* The descriptors of a template, as its arguments name them. */
+enum { FD_CHANNEL = 3, FD_SCOREBOARD, FD_SETTINGS, FD_LISTEN };
+
+/* Room behind the arguments for the title that ps shows. */
+#define TITLE_ROOM \
+    "----------------------------------------------------------------"
+
+static const char *
+name(const struct generation *g)
+{
+    return g->settings->name;
+}
+
+static void
+send_order(struct generation *g, enum channel_type type, int slot, int fd)
+{
+    struct channel_message m = {
+        .version = CHANNEL_VERSION, .type = type, .slot = slot
+    };
+    int rc = g->ended ? 0 : channel_send(g->channel, &m, fd);
+
+    if (rc < 0) {
+        log_error("pool %s: order %d to template %d: %s", name(g), type,
+                  g->process.pid, strerror(-rc));
+    }
+}
+
+/* -- workers ---------------------------------------------------------------- */
+
+static void
+start_worker(struct generation *g, unsigned i)
+{
+    struct slot *slot = &g->slot[i];
+    int pipe_fd[2];
+
+    if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
+        log_error("pool %s: a worker's log pipe: %s", name(g),
+                  strerror(errno));
+        return;
+    }
+    slot->log = log_source_open(g->loop, pipe_fd[0], name(g));
+    slot->state = SLOT_STARTING;
+    slot->pid = 0;
+    slot->started_ms = uv_now(g->loop);
+    send_order(g, CHANNEL_SPAWN, (int)i, pipe_fd[1]);
+    close(pipe_fd[1]);
+}
+
+static void
+fill_slots(uv_timer_t *timer)
+{
+    struct generation *g = timer->data;
+
+    for (unsigned i = 0; i < g->count && !g->stopping; i++) {
+        if (g->slot[i].state == SLOT_EMPTY) {
+            start_worker(g, i);
+        }
+    }
+}
+
+/* What its threads were doing, for the log. */
+static void
+tell_requests(struct generation *g, unsigned i)
+{
+    unsigned k = g->settings->threads;
+    char line[SCORE_LINE_MAX], text[4 * SCORE_LINE_MAX];
+
+    for (unsigned t = 0; t < k; t++) {
+        struct scoreboard_slot *s = &g->score.slot[i * k + t];
+
+        if (atomic_load(&s->begun_ns) != 0) {
+            scoreboard_line(s, line, sizeof(line));
+            log_error("pool %s: worker %d was running %s", name(g),
+                      g->slot[i].pid,
+                      log_escape(text, sizeof(text), line, strlen(line)));
+        }
+        atomic_store(&s->begun_ns, 0);
+        atomic_store(&s->state, SCORE_FREE);
+    }
+}
+
+static uint64_t
+answered(struct generation *g, unsigned i)
+{
+    unsigned k = g->settings->threads;
+    uint64_t sum = 0;
+
+    for (unsigned t = 0; t < k; t++) {
+        sum += atomic_exchange(&g->score.slot[i * k + t].requests, 0);
+    }
+    return sum;
+}
+
+static void
+tell_end(struct generation *g, unsigned i, int status, uint64_t delay)
+{
+    int pid = g->slot[i].pid;
+    char next[64] = "";
+
+    if (!g->stopping) {
+        snprintf(next, sizeof(next), "; another one starts%s",
+                 delay > 0 ? " after a pause" : "");
+    }
+    if (WIFSIGNALED(status)) {
+        log_error("pool %s: worker %d was killed by signal %d (%s)%s%s",
+                  name(g), pid, WTERMSIG(status), strsignal(WTERMSIG(status)),
+                  WCOREDUMP(status) ? ", core dumped" : "", next);
+    } else if (WEXITSTATUS(status) != 0) {
+        log_error("pool %s: worker %d exited with code %d%s", name(g), pid,
+                  WEXITSTATUS(status), next);
+    } else if (!g->stopping) {
+        log_info("pool %s: worker %d has ended%s", name(g), pid, next);
+    } else {
+        log_debug("pool %s: worker %d has ended", name(g), pid);
+    }
+}
+
+static void
+worker_exited(struct generation *g, unsigned i, int status)
+{
+    struct slot *slot = &g->slot[i];
+    uint64_t lived = uv_now(g->loop) - slot->started_ms;
+    uint64_t delay = pool_after_end(&g->backoff, lived, answered(g, i));
+
+    tell_end(g, i, status, delay);
+    tell_requests(g, i);
+    if (slot->state == SLOT_READY) {
+        g->ready--;
+    }
+    *slot = (struct slot){ .state = SLOT_EMPTY };
+    if (g->stopping) {
+        return;
+    }
+    if (!g->serving && pool_gives_up(&g->backoff,
+                                     g->settings->max_start_failures)) {
+        if (!g->failed) {
+            g->failed = true;
+            g->events->failed(g, "its workers end before they are ready",
+                              g->ctx);
+        }
+        return;
+    }
+    uv_timer_start(&g->respawn, fill_slots, delay, 0);
+}
+
+static void
+worker_ready(struct generation *g, unsigned i)
+{
+    if (g->slot[i].state != SLOT_STARTING) {
+        return;
+    }
+    g->slot[i].state = SLOT_READY;
+    g->ready++;
+    if (!g->serving && g->ready == g->count) {
+        g->serving = true;
+        pool_ready(&g->backoff);
+        g->events->ready(g, g->ctx);
+    }
+}
+
+/* A worker says that it cannot serve. At the first start that is final, later
+ * its end is followed by another attempt after a pause. */
+static void
+worker_failed(struct generation *g, unsigned i, const struct channel_message *m)
+{
+    log_error("pool %s: worker %d cannot serve: %s", name(g), m->pid, m->text);
+    if (m->pid == 0) { /* it was not even forked */
+        g->slot[i].state = SLOT_EMPTY;
+        uv_timer_start(&g->respawn, fill_slots,
+                       pool_after_end(&g->backoff, 0, 0) + POOL_DELAY_MS, 0);
+    } else if (!g->serving && !g->failed) {
+        g->failed = true;
+        g->events->failed(g, m->text, g->ctx);
+    }
+}
+
+/* -- what the template says ------------------------------------------------- */
+
+static void
+hear(struct generation *g, const struct channel_message *m)
+{
+    unsigned i = (unsigned)m->slot;
+
+    if (m->type == CHANNEL_READY) {
+        g->template_ready = true;
+        log_debug("pool %s: template %d is ready%s", name(g), m->pid,
+                  m->value != 0 ? "" : ", workers import for themselves");
+        fill_slots(&g->respawn);
+        return;
+    }
+    if (m->type == CHANNEL_FAILED) {
+        g->failed = true;
+        g->events->failed(g, m->text, g->ctx);
+        return;
+    }
+    if (m->slot < 0 || i >= g->count) {
+        log_error("pool %s: message %d about slot %d makes no sense", name(g),
+                  m->type, m->slot);
+        return;
+    }
+    switch (m->type) {
+    case CHANNEL_FORKED:
+        g->slot[i].pid = m->pid;
+        log_source_pid(g->slot[i].log, m->pid);
+        break;
+    case CHANNEL_WORKER_READY:
+        worker_ready(g, i);
+        break;
+    case CHANNEL_WORKER_FAILED:
+        worker_failed(g, i, m);
+        break;
+    case CHANNEL_EXITED:
+        worker_exited(g, i, m->value);
+        break;
+    default:
+        log_error("pool %s: message %d is not known here", name(g), m->type);
+    }
+}
+
+static void
+on_channel(uv_poll_t *poll, int status, int events)
+{
+    struct generation *g = poll->data;
+    (void)events;
+
+    for (;;) {
+        struct channel_message m;
+        int fd = -1;
+        int rc = status < 0 ? status : channel_receive(g->channel, &m, &fd);
+
+        if (fd >= 0) {
+            close(fd);
+        }
+        if (rc == 1) {
+            hear(g, &m);
+        } else {
+            if (rc != -EAGAIN) { /* closed: the exit will be reported */
+                uv_poll_stop(poll);
+            }
+            return;
+        }
+    }
+}
+
+static void
+on_template_exit(uv_process_t *process, int64_t code, int signal)
+{
+    struct generation *g = process->data;
+
+    /* What it said last may still be unread. */
+    on_channel(&g->poll, 0, UV_READABLE);
+    g->ended = true;
+    uv_poll_stop(&g->poll);
+    uv_timer_stop(&g->respawn);
+    if (signal != 0) {
+        log_error("pool %s: template %d was killed by signal %d (%s)", name(g),
+                  process->pid, signal, strsignal(signal));
+    } else if (code != 0 && !g->failed) {
+        log_error("pool %s: template %d exited with code %lld", name(g),
+                  process->pid, (long long)code);
+    }
+    g->events->ended(g, g->ctx);
+}
+
+/* -- start ------------------------------------------------------------------ */
+
+/* The settings as a file in memory. The descriptor, or -errno. */
+static int
+settings_memory(const struct pool_settings *s)
+{
+    int fd = memfd_create("forebay-settings", MFD_CLOEXEC);
+    int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
+    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
+    int rc = -1;
+
+    if (out != NULL) {
+        rc = settings_write(s, out);
+        rc = fclose(out) == 0 ? rc : -1;
+    } else if (copy >= 0) {
+        close(copy);
+    }
+    if (rc != 0 && fd >= 0) {
+        close(fd);
+        return -ENOMEM;
+    }
+    return fd;
+}
+
+struct spawn_args {
+    char text[6][512];
+    char *argv[9];
+    uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS];
+    int count;
+};
+
+static void
+build_args(struct generation *g, const struct listener *listener,
+           unsigned listeners, int channel, int settings, int log,
+           struct spawn_args *a)
+{
+    size_t used = 0;
+    const int fds[] = { -1, log, log, channel, g->score.fd, settings };
+
+    a->count = FD_LISTEN;
+    for (int i = 0; i < FD_LISTEN; i++) {
+        a->stdio[i].flags = fds[i] < 0 ? UV_IGNORE : UV_INHERIT_FD;
+        a->stdio[i].data.fd = fds[i];
+    }
+    snprintf(a->text[0], sizeof(a->text[0]), "--channel=%d", FD_CHANNEL);
+    snprintf(a->text[1], sizeof(a->text[1]), "--scoreboard=%d",
+             FD_SCOREBOARD);
+    snprintf(a->text[2], sizeof(a->text[2]), "--settings=%d", FD_SETTINGS);
+    snprintf(a->text[3], sizeof(a->text[3]), "--slots=%u", g->count);
+    used = (size_t)snprintf(a->text[4], sizeof(a->text[4]), "--listen=");
+    for (unsigned i = 0; i < listeners; i++) {
+        used += (size_t)snprintf(a->text[4] + used, sizeof(a->text[4]) - used,
+                                 "%s%d", i > 0 ? "," : "", a->count);
+        a->stdio[a->count].flags = UV_INHERIT_FD;
+        a->stdio[a->count].data.fd = listener[i].fd;
+        a->count++;
+    }
+    snprintf(a->text[5], sizeof(a->text[5]), "--log-level=%d",
+             (int)log_get_level());
+}
+
+static int
+spawn_template(struct generation *g, const char *program, struct spawn_args *a)
+{
+    uv_process_options_t options = {
+        .exit_cb = on_template_exit,
+        .file = program,
+        .args = a->argv,
+        .stdio = a->stdio,
+        .stdio_count = a->count,
+    };
+    int n = 0;
+
+    a->argv[n++] = (char *)program;
+    for (int i = 0; i < 6; i++) {
+        a->argv[n++] = a->text[i];
+    }
+    a->argv[n++] = (char *)TITLE_ROOM;
+    a->argv[n] = NULL;
+    g->process.data = g;
+    return uv_spawn(g->loop, &g->process, &options);
+}
+
+static struct generation *
+allocate(uv_loop_t *loop, const struct pool_settings *s,
+         const struct generation_events *events, void *ctx)
+{
+    struct generation *g = calloc(1, sizeof(*g));
+
+    if (g == NULL) {
+        return NULL;
+    }
+    g->loop = loop;
+    g->settings = s;
+    g->events = events;
+    g->ctx = ctx;
+    g->channel = -1;
+    g->score.fd = -1;
+    g->count = s->workers;
+    g->slot = calloc(g->count, sizeof(*g->slot));
+    g->started_ms = uv_now(loop);
+    if (g->slot == NULL || scoreboard_create(g->count * s->threads,
+                                             &g->score) < 0) {
+        free(g->slot);
+        free(g);
+        return NULL;
+    }
+    return g;
+}
+
+int
+generation_start(uv_loop_t *loop, const struct pool_settings *s,
+                 const struct listener *listener, unsigned listeners,
+                 const char *program, const struct generation_events *events,
+                 void *ctx, struct generation **ret, char *why, size_t size)
+{
+    struct generation *g = allocate(loop, s, events, ctx);
+    struct spawn_args args;
+    int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
+    int settings = settings_memory(s);
+    int rc = -ENOMEM;
+
+    if (g != NULL && settings >= 0) {
+        rc = channel_pair(pair);
+        if (rc == 0 && pipe2(log, O_CLOEXEC) != 0) {
+            rc = -errno;
+        }
+    }
+    if (rc == 0) {
+        g->log = log_source_open(loop, log[0], s->name);
+        g->channel = pair[0];
+        build_args(g, listener, listeners, pair[1], settings, log[1], &args);
+        rc = spawn_template(g, program, &args);
+    }
+    if (settings >= 0) {
+        close(settings);
+    }
+    for (int i = 0; i < 2; i++) {
+        int fd = i == 0 ? pair[1] : log[1];
+
+        if (fd >= 0) {
+            close(fd);
+        }
+    }
+    if (rc != 0) {
+        snprintf(why, size, "cannot start %s: %s", program, uv_strerror(rc));
+        if (pair[0] >= 0) {
+            close(pair[0]);
+        }
+        if (g != NULL) {
+            scoreboard_release(&g->score);
+            free(g->slot);
+            free(g);
+        }
+        return -1;
+    }
+    log_source_pid(g->log, g->process.pid);
+    uv_timer_init(loop, &g->respawn);
+    g->respawn.data = g;
+    uv_poll_init(loop, &g->poll, g->channel);
+    g->poll.data = g;
+    uv_poll_start(&g->poll, UV_READABLE, on_channel);
+    *ret = g;
+    return 0;
+}
+
+/* -- end -------------------------------------------------------------------- */
+
+void
+generation_stop(struct generation *g)
+{
+    if (!g->stopping) {
+        g->stopping = true;
+        uv_timer_stop(&g->respawn);
+        send_order(g, CHANNEL_STOP, -1, -1);
+    }
+}
+
+void
+generation_kill(struct generation *g)
+{
+    send_order(g, CHANNEL_KILL, -1, -1);
+}
+
+void
+generation_kill_template(struct generation *g)
+{
+    if (!g->ended) {
+        uv_process_kill(&g->process, SIGKILL);
+    }
+}
+
+static void
+on_handle_closed(uv_handle_t *handle)
+{
+    struct generation *g = handle->data;
+
+    if (--g->open_handles == 0) {
+        close(g->channel);
+        scoreboard_release(&g->score);
+        free(g->slot);
+        free(g);
+    }
+}
+
+void
+generation_free(struct generation *g)
+{
+    g->open_handles = 3;
+    uv_close((uv_handle_t *)&g->process, on_handle_closed);
+    uv_close((uv_handle_t *)&g->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&g->respawn, on_handle_closed);
+}

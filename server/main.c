@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The program forebay: commands and their options. The manager lives in
+ * manager.c, `forebay request` in request_client.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "conf/settings.h"
+#include "server/check.h"
+#include "server/listener.h"
+#include "server/log.h"
+#include "server/manager.h"
+#include "server/request_client.h"
+#include "server/venv.h"
+
+enum { SERVE, RUN, CHECK };
+
+static const char usage[] =
+    "forebay: a FastCGI and SCGI application server for Python (WSGI)\n"
+    "\n"
+    "  forebay serve [options] APP     run an application\n"
+    "  forebay run FILE                serve one file on the socket that is\n"
+    "                                  descriptor 0 (lighttpd, mod_fcgid,\n"
+    "                                  spawn-fcgi; also for #! lines)\n"
+    "  forebay check [options] APP     tell what would keep it from starting\n"
+    "  forebay request [options] URL   ask a FastCGI or SCGI server\n"
+    "  forebay COMMAND --help          the options of a command\n"
+    "  forebay --version\n"
+    "\n"
+    "APP      module:callable | module | path/to/file.py[:callable];\n"
+    "         name() is a factory; the callable is `application` or `app`\n"
+    "ADDRESS  unix:/path | /path | host:port | :port | [v6]:port | fd:N |\n"
+    "         systemd[:name]\n";
+
+/* Options of the command line that are no settings of a pool. */
+struct command {
+    int what;
+    bool help;
+};
+
+static int
+log_level(const char *value, struct conf_error *err)
+{
+    static const char *const names[] = { "error", "warn", "info", "debug" };
+
+    for (int i = 0; value != NULL && i < 4; i++) {
+        if (strcmp(value, names[i]) == 0) {
+            log_set_level((enum log_level)i);
+            return 2;
+        }
+    }
+    snprintf(err->text, sizeof(err->text),
+             "--log-level is error, warn, info or debug");
+    return -1;
+}
+
+static int
+other_option(const char *name, const char *value, void *ctx,
+             struct conf_error *err)
+{
+    struct command *c = ctx;
+
+    if (strcmp(name, "help") == 0 || strcmp(name, "h") == 0) {
+        c->help = true;
+        return 1;
+    }
+    if (strcmp(name, "log-level") == 0 || strcmp(name, "log_level") == 0) {
+        return log_level(value, err);
+    }
+    return 0;
+}
+
+static void
+print_help(int what)
+{
+    if (what == RUN) {
+        printf("usage: forebay run [options] FILE\n\n"
+               "Serve one Python file on the listening socket that is "
+               "descriptor 0, with one\nworker unless told otherwise. Ends "
+               "when its parent asks (TERM, USR1) or goes.\n\n");
+    } else {
+        printf("usage: forebay %s [options] APP\n\n",
+               what == SERVE ? "serve" : "check");
+    }
+    printf("  --log-level LEVEL          error, warn, info or debug "
+           "(default info)\n");
+    settings_print_help(stdout);
+}
+
+/* Whoever opens these next must not get a descriptor that everybody takes for
+ * a standard stream. */
+static void
+open_standard_streams(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2) {
+        close(fd);
+    }
+}
+
+/* Descriptors that a careless parent left open (mod_fcgid, h2o) end here: at
+ * exec, or at once when nothing above 2 can be meant for us. */
+static void
+close_leaked(bool inherited)
+{
+    enum { CLOEXEC = 4 /* CLOSE_RANGE_CLOEXEC */ };
+
+    if (syscall(SYS_close_range, 3u, ~0u, inherited ? 0u : (unsigned)CLOEXEC) !=
+        0) {
+        for (int fd = 3; fd < 1024; fd++) {
+            if (inherited) {
+                close(fd);
+            } else {
+                fcntl(fd, F_SETFD, FD_CLOEXEC);
+            }
+        }
+    }
+}
+
+static int
+bad_usage(const struct conf_error *err)
+{
+    if (err->file[0] != '\0') {
+        fprintf(stderr, "forebay: %s:%u: %s\n", err->file, err->line,
+                err->text);
+    } else {
+        fprintf(stderr, "forebay: %s\n", err->text);
+    }
+    return MANAGER_EXIT_USAGE;
+}
+
+static int
+pool_command(int what, int argc, char **argv)
+{
+    struct command c = { .what = what };
+    struct pool_settings s;
+    struct conf_error err = { 0 };
+    bool inherited;
+    int code;
+
+    if (settings_init(&s) != 0) {
+        fprintf(stderr, "forebay: out of memory\n");
+        return MANAGER_EXIT_FAILED;
+    }
+    if (what == RUN) {
+        settings_set(&s, "workers", "1", &err);
+    }
+    if (settings_parse_args(&s, argc, argv, other_option, &c, &err) != 0) {
+        return bad_usage(&err);
+    }
+    if (c.help) {
+        print_help(what);
+        settings_release(&s);
+        return MANAGER_EXIT_OK;
+    }
+    inherited = what != CHECK && s.listen.count == 0 &&
+                listener_is_listening(STDIN_FILENO);
+    if (what == RUN && !inherited && s.listen.count == 0) {
+        fprintf(stderr,
+                "forebay: descriptor 0 is no listening socket; start this "
+                "from lighttpd (bin-path),\nmod_fcgid or spawn-fcgi, or name "
+                "an address with --listen\n");
+        return MANAGER_EXIT_USAGE;
+    }
+    if (inherited || (what == CHECK && s.listen.count == 0)) {
+        settings_set(&s, "listen", "fd:0", &err); /* what it amounts to */
+    }
+    if (settings_finish(&s, &err) != 0) {
+        return bad_usage(&err);
+    }
+    if (what != CHECK) {
+        close_leaked(inherited);
+    }
+    code = what == CHECK ? check_run(&s) : manager_run(&s, inherited);
+    settings_release(&s);
+    return code;
+}
+
+static int
+print_version(void)
+{
+    struct venv_worker worker[VENV_MAX_WORKERS];
+    unsigned n = venv_list_workers(worker, VENV_MAX_WORKERS);
+
+    printf("forebay %s\nlibuv %s\nlibfcgi %s\n", FOREBAY_VERSION,
+           uv_version_string(), FOREBAY_LIBFCGI_VERSION);
+    fflush(stdout);
+    for (unsigned i = 0; i < n; i++) {
+        char command[VENV_PATH_MAX + 16];
+
+        snprintf(command, sizeof(command), "'%s' --version", worker[i].path);
+        if (system(command) != 0) {
+            printf("%s cannot be run\n", worker[i].path);
+        }
+    }
+    return MANAGER_EXIT_OK;
+}
+
+int
+main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+
+    open_standard_streams();
+    if (strcmp(command, "serve") == 0) {
+        return pool_command(SERVE, argc - 1, argv + 1);
+    }
+    if (strcmp(command, "run") == 0) {
+        return pool_command(RUN, argc - 1, argv + 1);
+    }
+    if (strcmp(command, "check") == 0) {
+        return pool_command(CHECK, argc - 1, argv + 1);
+    }
+    if (strcmp(command, "request") == 0) {
+        return request_client_main(argc - 1, argv + 1);
+    }
+    if (strcmp(command, "--version") == 0 || strcmp(command, "-V") == 0) {
+        return print_version();
+    }
+    if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0 ||
+        strcmp(command, "help") == 0) {
+        fputs(usage, stdout);
+        return MANAGER_EXIT_OK;
+    }
+    if (command[0] != '\0') {
+        fprintf(stderr, "forebay: there is no command \"%s\"\n\n", command);
+    }
+    fputs(usage, stderr);
+    return MANAGER_EXIT_USAGE;
+}

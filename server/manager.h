@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The manager: owns the listening sockets and the generations of its pool,
+ * obeys signals. One libuv loop; no Python, no request bytes.
+ */
+#ifndef FOREBAY_SERVER_MANAGER_H
+#define FOREBAY_SERVER_MANAGER_H
+
+#include <stdbool.h>
+
+#include "conf/settings.h"
+
+/* Exit codes of `forebay serve` (sysexits.h where one fits). */
+enum {
+    MANAGER_EXIT_OK = 0,
+    MANAGER_EXIT_FAILED = 1,       /* the application cannot be started */
+    MANAGER_EXIT_USAGE = 64,
+    MANAGER_EXIT_UNAVAILABLE = 69, /* an address cannot be listened on */
+    MANAGER_EXIT_CONFIG = 78,      /* settings, users, virtualenv, worker */
+};
+
+/* Run a pool until told to stop; the exit code. inherited: the listening socket
+ * is descriptor 0 and the process belongs to whoever started it (lighttpd
+ * bin-path, mod_fcgid, spawn-fcgi). Reasons are in the log. */
+int manager_run(const struct pool_settings *s, bool inherited);
+
+#endif

@@ -1,0 +1,676 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See responder.h. In three parts: input (body bytes out of x->read, or from
+ * the socket), output (records, files), and the calls of the server.
+ *
+ * While an answer waits to be written the rest of the body is read on, since
+ * some front ends write their whole request before they read a byte of the
+ * answer: kept for the application up to a limit, dropped once it is done.
+ */
+#include "server/responder.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+
+#include "protocol/fcgi.h"
+#include "protocol/response.h"
+#include "python/interp.h"
+#include "server/clock.h"
+#include "server/log.h"
+
+enum {
+    TAIL_BYTES = FCGI_HEADER_LEN + sizeof(FCGI_EndRequestRecord),
+    KEEP_BYTES = 1024 * 1024, /* of a body, read while an answer is written */
+    DIRECT_BYTES = 8192,      /* reads from this size on go past x->read */
+    LOOK_MS = 200,            /* between two looks at a peer that we write to */
+    SEND_IOV = 64,            /* iovecs of one sendmsg */
+};
+
+static struct responder *
+of(struct wsgi_io *io)
+{
+    return (struct responder *)io;
+}
+
+static int
+fail(struct responder *r, int error)
+{
+    if (r->error == 0) {
+        r->error = error;
+    }
+    return r->error;
+}
+
+/* -- waiting ---------------------------------------------------------------- */
+
+/* Wait for events until timeout_ms have passed. The events that came, or
+ * -ETIMEDOUT, or -EINTR with the main thread's signal handlers to be run. */
+static int
+wait_for(struct responder *r, short events, uint64_t timeout_ms)
+{
+    struct pollfd p = { .fd = r->c->fd, .events = events };
+    int timeout = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
+    int n = poll(&p, 1, timeout);
+
+    if (n > 0) {
+        return p.revents;
+    }
+    if (n == 0) {
+        return -ETIMEDOUT;
+    }
+    return errno == EINTR ? -EINTR : -errno;
+}
+
+/* -- input ------------------------------------------------------------------ */
+
+/* An event of the decoder that is no body byte. */
+static void
+other_event(struct responder *r, enum decode_event event)
+{
+    struct decoder *d = &r->c->decoder;
+
+    switch (event) {
+    case DECODE_ABORT:
+        if (d->req == r->request) {
+            fail(r, -ECONNRESET);
+        }
+        return;
+    case DECODE_REPLY:
+        /* Between two records of ours it may go out at once; within one
+         * (sending) the connection is given up: no front end does this. */
+        if (r->sending ||
+            send(r->c->fd, d->reply, d->reply_len, MSG_NOSIGNAL) !=
+                (ssize_t)d->reply_len) {
+            fail(r, -ECONNRESET);
+        }
+        return;
+    case DECODE_BAD:
+        log_warnx("connection closed within a request: %s", d->why);
+        fail(r, -ECONNRESET);
+        return;
+    default:
+        return;
+    }
+}
+
+/* Make r->slice the next body bytes of x->read. False when there are none. What
+ * stands behind the end of the body belongs to the next request and is left. */
+static bool
+next_slice(struct responder *r)
+{
+    struct executor *x = r->x;
+    struct decoder *d = &r->c->decoder;
+
+    while (r->slice_len == 0 && !r->request->body_done && r->error == 0) {
+        size_t used;
+        enum decode_event event =
+            decoder_feed(d, x->read + x->pos, x->end - x->pos, &used);
+
+        x->pos += used;
+        if (event == DECODE_BODY && d->req == r->request) {
+            r->slice = d->data;
+            r->slice_len = r->discard ? 0 : d->data_len;
+        } else if (event == DECODE_MORE) {
+            return false;
+        } else {
+            other_event(r, event);
+        }
+    }
+    return r->slice_len > 0;
+}
+
+static size_t
+body_ready(struct wsgi_io *io, const char **ret)
+{
+    struct responder *r = of(io);
+    struct request *q = r->request;
+
+    if (q->kept_used < q->kept.len) {
+        *ret = q->kept.data + q->kept_used;
+        return q->kept.len - q->kept_used;
+    }
+    if (r->slice_len == 0 && !next_slice(r)) {
+        return 0;
+    }
+    *ret = r->slice;
+    return r->slice_len;
+}
+
+static void
+body_take(struct wsgi_io *io, size_t n)
+{
+    struct responder *r = of(io);
+    struct request *q = r->request;
+
+    if (q->kept_used < q->kept.len) {
+        q->kept_used += n;
+        if (q->kept_used == q->kept.len) {
+            buf_clear(&q->kept);
+            q->kept_used = 0;
+        }
+        return;
+    }
+    r->slice += n;
+    r->slice_len -= n;
+}
+
+/* Read from the socket: what belongs to the body into out (as far as the record
+ * reaches, without a copy), the rest into x->read, which is empty. > 0: bytes
+ * in out or 0 with bytes in x->read (*ret_got says which), < 0 as recv. */
+static int
+read_more(struct responder *r, char *out, size_t len, size_t *ret_direct)
+{
+    struct executor *x = r->x;
+    struct iovec iov[2];
+    int count = 0;
+    size_t direct = 0;
+    ssize_t n;
+
+    if (len >= DIRECT_BYTES && !r->discard) {
+        direct = decoder_direct(&r->c->decoder, r->request);
+        direct = direct < len ? direct : len;
+    }
+    if (direct > 0) {
+        iov[count++] = (struct iovec){ out, direct };
+    }
+    iov[count++] = (struct iovec){ x->read, sizeof(x->read) };
+    n = readv(r->c->fd, iov, count);
+    *ret_direct = 0;
+    if (n < 0) {
+        return errno == EAGAIN || errno == EINTR ? -errno
+                                                 : fail(r, -ECONNRESET);
+    }
+    if (n == 0) {
+        r->eof = true;
+        return fail(r, -ECONNRESET);
+    }
+    if ((size_t)n < direct) {
+        direct = (size_t)n;
+    }
+    if (direct > 0) {
+        decoder_skip(&r->c->decoder, r->request, direct);
+        *ret_direct = direct;
+    }
+    x->pos = 0;
+    x->end = (size_t)n - direct;
+    return 0;
+}
+
+/* All bytes that the application may have of the body were handed out. */
+static bool
+body_at_end(const struct responder *r)
+{
+    const struct request *q = r->request;
+
+    return q->content_length >= 0 &&
+           q->body_given >= (uint64_t)q->content_length;
+}
+
+static ssize_t
+body_end(struct responder *r)
+{
+    const struct request *q = r->request;
+
+    if (q->refuse_status == 413) {
+        return -EFBIG;
+    }
+    if (q->content_length > 0 &&
+        q->body_given < (uint64_t)q->content_length) {
+        log_info("the front end ended a request body at %llu of %lld bytes",
+                 (unsigned long long)q->body_given,
+                 (long long)q->content_length);
+        return fail(r, -ECONNRESET);
+    }
+    return 0;
+}
+
+static ssize_t
+body_read_nogil(struct wsgi_io *io, char *out, size_t len)
+{
+    struct responder *r = of(io);
+
+    scoreboard_set(r->x->score, SCORE_READING);
+    for (;;) {
+        const char *ready;
+        size_t n = body_ready(io, &ready);
+        ssize_t rc;
+
+        if (n > 0) {
+            n = n < len ? n : len;
+            memcpy(out, ready, n);
+            body_take(io, n);
+            scoreboard_set(r->x->score, SCORE_RUNNING);
+            return (ssize_t)n;
+        }
+        if (r->error != 0) {
+            return r->error;
+        }
+        if (r->request->body_done || body_at_end(r) ||
+            r->request->refuse_status == 413) {
+            scoreboard_set(r->x->score, SCORE_RUNNING);
+            return body_end(r);
+        }
+        rc = read_more(r, out, len, &n);
+        if (n > 0) {
+            scoreboard_set(r->x->score, SCORE_RUNNING);
+            return (ssize_t)n;
+        }
+        if (rc == -EAGAIN) {
+            rc = wait_for(r, POLLIN, r->x->worker->settings->body_timeout);
+        }
+        if (rc < 0) {
+            return rc == -ETIMEDOUT ? fail(r, -ETIMEDOUT) : rc;
+        }
+    }
+}
+
+/* Empty x->read: its body bytes are kept or dropped. False when they cannot be
+ * kept because the limit is reached. */
+static bool
+stash(struct responder *r)
+{
+    struct request *q = r->request;
+
+    while (r->slice_len > 0 || next_slice(r)) {
+        if (!r->discard &&
+            (q->kept.len - q->kept_used + r->slice_len > KEEP_BYTES ||
+             buf_append(&q->kept, r->slice, r->slice_len) != 0)) {
+            return false;
+        }
+        r->slice_len = 0;
+    }
+    return true;
+}
+
+/* Once the application is done with the body: it is dropped as it comes. */
+static void
+discard_body(struct responder *r)
+{
+    r->discard = true;
+    r->slice_len = 0;
+    buf_clear(&r->request->kept);
+    r->request->kept_used = 0;
+    next_slice(r);
+}
+
+/* -- output ----------------------------------------------------------------- */
+
+/* The socket is full. Wait for room, and meanwhile read the body on. */
+static int
+wait_writable(struct responder *r)
+{
+    struct executor *x = r->x;
+    size_t direct;
+    int rc;
+
+    for (;;) {
+        bool readable = !r->eof && !r->request->body_done && stash(r) &&
+                        !r->request->body_done && r->error == 0;
+
+        if (r->error != 0 && r->error != -ETIMEDOUT) {
+            return r->error;
+        }
+        rc = wait_for(r, readable ? POLLIN | POLLOUT : POLLOUT,
+                      x->worker->settings->write_timeout);
+        if (rc == -EINTR) {
+            if (x->main_thread) {
+                interp_check_signals_nogil();
+            }
+            continue;
+        }
+        if (rc < 0) {
+            return fail(r, rc);
+        }
+        if (rc & (POLLOUT | POLLERR | POLLHUP)) {
+            return 0;
+        }
+        rc = read_more(r, NULL, 0, &direct);
+        if (rc < 0 && rc != -EAGAIN && rc != -EINTR) {
+            return rc;
+        }
+    }
+}
+
+/* Send all of iov (which is used up). */
+static int
+send_all(struct responder *r, struct iovec *iov, int count, int flags)
+{
+    int rc = 0;
+
+    r->sending = true;
+    while (count > 0 && rc == 0) {
+        struct msghdr m = { .msg_iov = iov, .msg_iovlen = (size_t)count };
+        ssize_t n = sendmsg(r->c->fd, &m, MSG_NOSIGNAL | flags);
+
+        if (n < 0) {
+            if (errno == EAGAIN) {
+                scoreboard_set(r->x->score, SCORE_WRITING);
+                rc = wait_writable(r);
+                scoreboard_set(r->x->score, SCORE_RUNNING);
+            } else if (errno != EINTR) {
+                rc = fail(r, -EPIPE);
+            }
+            continue;
+        }
+        r->begun = true;
+        while (count > 0 && (size_t)n >= iov->iov_len) {
+            n -= (ssize_t)iov->iov_len;
+            iov++;
+            count--;
+        }
+        if (n > 0) {
+            iov->iov_base = (char *)iov->iov_base + n;
+            iov->iov_len -= (size_t)n;
+        }
+    }
+    r->sending = false;
+    return rc;
+}
+
+/* With FastCGI END_REQUEST must wait, on a kept connection, until the body was
+ * read: some front ends break or reuse the connection otherwise. */
+static bool
+may_end(const struct responder *r)
+{
+    return r->request->protocol == REQUEST_SCGI || !r->request->keep_conn ||
+           r->request->body_done || r->request->role == REQUEST_AUTHORIZER;
+}
+
+static void
+put_tail(char *out, unsigned id)
+{
+    fcgi_put_header(out, FCGI_STDOUT, id, 0, 0);
+    fcgi_put_end(out + FCGI_HEADER_LEN, id, 0, FCGI_REQUEST_COMPLETE);
+}
+
+/* The pieces of one sendmsg: records around slices of the caller's iovec. */
+struct gather {
+    struct iovec iov[SEND_IOV];
+    char head[SEND_IOV / 2][FCGI_HEADER_LEN];
+    int count;
+    int heads;
+};
+
+/* Take as much of *in (from *offset) as one record and the room allow. */
+static void
+gather_record(struct gather *g, unsigned id, const struct iovec **in,
+              int *in_count, size_t *offset)
+{
+    char *head = g->head[g->heads++];
+    size_t len = 0;
+
+    g->iov[g->count++] = (struct iovec){ head, FCGI_HEADER_LEN };
+    while (*in_count > 0 && g->count < SEND_IOV - 1 &&
+           len < FCGI_CONTENT_MAX) {
+        size_t n = (*in)->iov_len - *offset;
+
+        n = n < FCGI_CONTENT_MAX - len ? n : FCGI_CONTENT_MAX - len;
+        if (n > 0) {
+            g->iov[g->count++] =
+                (struct iovec){ (char *)(*in)->iov_base + *offset, n };
+        }
+        len += n;
+        *offset += n;
+        if (*offset == (*in)->iov_len) {
+            (*in)++;
+            (*in_count)--;
+            *offset = 0;
+        }
+    }
+    if (len == 0) { /* an empty STDOUT record would end the stream */
+        g->count--;
+        g->heads--;
+        return;
+    }
+    fcgi_put_header(head, FCGI_STDOUT, id, len, 0);
+}
+
+static int
+send_records(struct responder *r, const struct iovec *iov, int count, bool end)
+{
+    char tail[TAIL_BYTES];
+    size_t offset = 0;
+
+    do {
+        struct gather g;
+        int rc;
+
+        g.count = g.heads = 0;
+        while (count > 0 && g.count < SEND_IOV - 3) {
+            gather_record(&g, r->request->id, &iov, &count, &offset);
+        }
+        if (end && count == 0) {
+            put_tail(tail, r->request->id);
+            g.iov[g.count++] = (struct iovec){ tail, sizeof(tail) };
+        }
+        rc = send_all(r, g.iov, g.count, 0);
+        if (rc < 0) {
+            return rc;
+        }
+    } while (count > 0);
+    return 0;
+}
+
+static int
+send_plain(struct responder *r, const struct iovec *iov, int count)
+{
+    struct iovec copy[SEND_IOV];
+
+    while (count > 0) {
+        int n = count < SEND_IOV ? count : SEND_IOV;
+        int rc;
+
+        memcpy(copy, iov, (size_t)n * sizeof(*copy));
+        rc = send_all(r, copy, n, 0);
+        if (rc < 0) {
+            return rc;
+        }
+        iov += n;
+        count -= n;
+    }
+    return 0;
+}
+
+/* A peer that gave up (FCGI_ABORT_REQUEST) or left is noticed at the next
+ * write; a look every LOOK_MS costs nothing and finds the rest. What else
+ * stands there is the next request and stays. */
+static void
+look(struct responder *r)
+{
+    uint64_t now = clock_coarse_ns();
+    unsigned char head[FCGI_HEADER_LEN];
+    ssize_t n;
+
+    if (now - r->looked_ns < (uint64_t)LOOK_MS * NS_PER_MS ||
+        r->x->pos < r->x->end || r->request->protocol != REQUEST_FCGI) {
+        return;
+    }
+    r->looked_ns = now;
+    n = recv(r->c->fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
+    if (n == (ssize_t)sizeof(head) && head[1] == FCGI_ABORT_REQUEST &&
+        (head[2] << 8 | head[3]) == r->request->id) {
+        fail(r, -EPIPE);
+    }
+}
+
+static int
+write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
+{
+    struct responder *r = of(io);
+    bool end = false;
+    int rc;
+
+    if (r->begun) {
+        look(r);
+    }
+    if (last) {
+        discard_body(r);
+        end = may_end(r);
+    }
+    if (r->error != 0 && r->error != -ETIMEDOUT) {
+        return r->error == -ECONNRESET ? -EPIPE : r->error;
+    }
+    if (r->request->protocol == REQUEST_SCGI) {
+        rc = send_plain(r, iov, count);
+    } else {
+        rc = send_records(r, iov, count, end);
+    }
+    if (rc == 0 && end) {
+        r->ended = true;
+    }
+    return rc;
+}
+
+/* len bytes of a file at *offset. 0, -EIO when the file ended early, or as
+ * send_all. */
+static int
+send_file_bytes(struct responder *r, int fd, off_t *offset, uint64_t len)
+{
+    while (len > 0) {
+        ssize_t n = sendfile(r->c->fd, fd, offset, len);
+        int rc;
+
+        if (n > 0) {
+            len -= (uint64_t)n;
+        } else if (n == 0) {
+            return fail(r, -EIO);
+        } else if (errno == EAGAIN) {
+            r->sending = true;
+            rc = wait_writable(r);
+            r->sending = false;
+            if (rc < 0) {
+                return rc;
+            }
+        } else if (errno != EINTR) {
+            return fail(r, errno == EIO ? -EIO : -EPIPE);
+        }
+    }
+    return 0;
+}
+
+static int64_t
+sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
+               off_t offset, uint64_t len, bool last)
+{
+    struct responder *r = of(io);
+    bool fcgi = r->request->protocol == REQUEST_FCGI;
+    off_t at = offset;
+    off_t end = offset + (off_t)len;
+    size_t extra = head != NULL ? head->iov_len : 0;
+    int rc = r->error == -ECONNRESET ? -EPIPE : r->error;
+
+    if (extra > FCGI_CONTENT_MAX / 2) {
+        rc = write_nogil(io, head, 1, false);
+        extra = 0;
+    }
+    while (rc == 0 && (at < end || extra > 0)) {
+        uint64_t chunk = (uint64_t)(end - at);
+        char record[FCGI_HEADER_LEN];
+        struct iovec iov[2];
+        int n = 0;
+
+        if (fcgi && chunk > FCGI_CONTENT_MAX - extra) {
+            chunk = FCGI_CONTENT_MAX - extra;
+        }
+        if (fcgi) {
+            fcgi_put_header(record, FCGI_STDOUT, r->request->id,
+                            chunk + extra, 0);
+            iov[n++] = (struct iovec){ record, sizeof(record) };
+        }
+        if (extra > 0) {
+            iov[n++] = *head;
+        }
+        rc = send_all(r, iov, n, MSG_MORE);
+        if (rc == 0) {
+            rc = send_file_bytes(r, fd, &at, chunk);
+        }
+        extra = 0;
+    }
+    if (rc == 0 && last) {
+        rc = write_nogil(io, NULL, 0, true);
+    }
+    return rc == 0 || rc == -EIO ? (int64_t)(at - offset) : rc;
+}
+
+/* -- what the server calls -------------------------------------------------- */
+
+static bool
+connected(struct wsgi_io *io)
+{
+    struct responder *r = of(io);
+    struct pollfd p = { .fd = r->c->fd, .events = POLLRDHUP };
+
+    if (r->error != 0 || r->eof) {
+        return false;
+    }
+    /* A front end that speaks SCGI may shut its side and still read (it has
+     * said all); none that speaks FastCGI does. */
+    if (poll(&p, 1, 0) > 0) {
+        return (p.revents & (POLLHUP | POLLERR)) == 0 &&
+               r->request->protocol == REQUEST_SCGI;
+    }
+    look(r);
+    return r->error == 0;
+}
+
+static const struct wsgi_io_ops ops = {
+    .body_ready = body_ready,
+    .body_take = body_take,
+    .body_read_nogil = body_read_nogil,
+    .write_nogil = write_nogil,
+    .sendfile_nogil = sendfile_nogil,
+    .connected = connected,
+};
+
+static void
+begin(struct responder *r, struct executor *x, struct connection *c)
+{
+    *r = (struct responder){
+        .io = { &ops },
+        .x = x,
+        .c = c,
+        .request = c->request,
+    };
+}
+
+void
+responder_run(struct responder *r, struct executor *x, struct connection *c,
+              struct wsgi_outcome *ret)
+{
+    begin(r, x, c);
+    r->looked_ns = clock_coarse_ns();
+    wsgi_run_nogil(x->wsgi, c->request, &r->io, ret);
+}
+
+void
+responder_answer(struct responder *r, struct executor *x, struct connection *c,
+                 int status)
+{
+    struct iovec iov;
+
+    begin(r, x, c);
+    if (response_simple(&x->scratch, status, false) != 0) {
+        fail(r, -ENOMEM);
+        return;
+    }
+    iov = (struct iovec){ x->scratch.data, x->scratch.len };
+    write_nogil(&r->io, &iov, 1, true);
+}
+
+int
+responder_end(struct executor *x, struct connection *c)
+{
+    char tail[TAIL_BYTES];
+    struct iovec iov = { tail, sizeof(tail) };
+    struct responder r;
+
+    if (c->request->protocol != REQUEST_FCGI) {
+        return 0;
+    }
+    begin(&r, x, c);
+    put_tail(tail, c->request->id);
+    return send_all(&r, &iov, 1, 0);
+}

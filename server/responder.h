@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The server's side of a running request: body bytes for the application as
+ * they come, response bytes out as records, waits with deadlines, files by
+ * sendfile. Implements struct wsgi_io on a connection.
+ *
+ * Worker process, by the thread that runs the request; GIL not held in what
+ * waits.
+ */
+#ifndef FOREBAY_SERVER_RESPONDER_H
+#define FOREBAY_SERVER_RESPONDER_H
+
+#include "python/io.h"
+#include "server/executor.h"
+
+struct responder {
+    struct wsgi_io io;
+    struct executor *x;
+    struct connection *c;
+    struct request *request;
+    const char *slice;     /* body bytes inside x->read, decoded, not taken */
+    size_t slice_len;
+    uint64_t looked_ns;    /* when the peer was last looked at while writing */
+    int error;             /* 0 or the -errno that every later call gets */
+    bool eof;              /* the peer ended its side */
+    bool discard;          /* the application is done with the body */
+    bool begun;            /* bytes of a response were sent */
+    bool sending;          /* within a record */
+    bool ended;            /* END_REQUEST was sent (SCGI: all was) */
+};
+
+/* Run the request whose head is complete in the application, or answer what
+ * it was refused with. On return everything that could be sent was sent;
+ * r->ended says whether END_REQUEST went with it (if not: the rest of the body
+ * must be read first, or the response was broken off). */
+void responder_run(struct responder *r, struct executor *x,
+                   struct connection *c, struct wsgi_outcome *ret);
+
+/* A whole answer of the server's own with this status; as responder_run. */
+void responder_answer(struct responder *r, struct executor *x,
+                      struct connection *c, int status);
+
+/* Send END_REQUEST (FastCGI) for a request that was answered before its body
+ * had ended. 0 or -errno. */
+int responder_end(struct executor *x, struct connection *c);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See worker.h.
+ */
+#include "server/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "python/errors.h"
+#include "python/interp.h"
+#include "python/module.h"
+#include "server/channel.h"
+#include "server/engine_libfcgi.h"
+#include "server/executor.h"
+#include "server/log.h"
+
+/* For the signal handler. */
+static struct worker *self;
+
+static void
+do_nothing(int signo)
+{
+    (void)signo;
+}
+
+static void
+stop_self(int signo)
+{
+    (void)signo;
+    if (self != NULL) {
+        int saved = errno;
+
+        executor_stop(self);
+        errno = saved;
+    }
+}
+
+void
+worker_signals(void (*on_term)(int))
+{
+    static const int quiet[] = { SIGINT, SIGHUP, SIGQUIT };
+    static const int normal[] = { SIGCHLD, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
+                                  SIGALRM, SIGWINCH, SIGTSTP, SIGCONT };
+    struct sigaction action = { .sa_flags = SA_RESTART };
+    sigset_t none;
+
+    action.sa_handler = do_nothing;
+    for (size_t i = 0; i < sizeof(quiet) / sizeof(*quiet); i++) {
+        sigaction(quiet[i], &action, NULL);
+    }
+    action.sa_handler = on_term != NULL ? on_term : do_nothing;
+    sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_DFL;
+    for (size_t i = 0; i < sizeof(normal) / sizeof(*normal); i++) {
+        sigaction(normal[i], &action, NULL);
+    }
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGXFSZ, &action, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+int
+worker_import(const struct pool_settings *s, const struct app_name *name,
+              const struct wsgi_config *config, PyObject **ret_app, char *why,
+              size_t size)
+{
+    char cwd[APP_PATH_MAX];
+    const char *version_only = "0123456789.";
+    uint64_t interval = s->switch_interval_us;
+    struct interp_config start = {
+        .virtualenv = s->virtualenv,
+        .pythonpath = (const char *const *)s->pythonpath.item,
+        .app = s->app,
+        .switch_interval_s = (double)interval / 1e6,
+    };
+
+    /* python = 3.11 chose this program; a path is the executable itself. */
+    if (s->python != NULL && s->python[strspn(s->python, version_only)]) {
+        start.python = s->python;
+    }
+    start.app_dir = name->dir;
+    if (name->dir[0] == '\0' && getcwd(cwd, sizeof(cwd)) != NULL) {
+        start.app_dir = cwd;
+    }
+    if (interp_start(&start, why, size) != 0) {
+        return -1;
+    }
+    if (wsgi_setup(config) != 0) {
+        errors_describe(why, size);
+        return -1;
+    }
+    return app_import(name, ret_app, why, size);
+}
+
+/* Descriptors 0 to 2 are what an application expects, and never a socket. */
+static void
+take_stdio(int log_fd)
+{
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int log;
+
+    if (null >= 0) {
+        dup2(null, 0);
+        if (null > 2) {
+            close(null);
+        }
+    }
+    dup2(log_fd, 1);
+    dup2(log_fd, 2);
+    log = fcntl(log_fd, F_DUPFD_CLOEXEC, 10);
+    if (log >= 0) {
+        log_to_manager(log);
+    }
+    close(log_fd);
+}
+
+/* Report why this worker cannot serve, and end. */
+static void __attribute__((noreturn))
+cannot_serve(const struct worker_start *s, const char *why)
+{
+    channel_say(s->channel, CHANNEL_WORKER_FAILED, s->slot, getpid(), 0, why);
+    _exit(1);
+}
+
+/* What a thread runs until the worker stops. */
+static void
+serve(struct executor *x)
+{
+    if (x->worker->settings->engine == CONF_ENGINE_LIBFCGI) {
+        engine_libfcgi_run(x);
+    } else {
+        executor_run(x);
+    }
+}
+
+struct thread_start {
+    struct executor *x;
+    PyObject *app;
+};
+
+static void *
+thread_main(void *arg)
+{
+    struct thread_start start = *(struct thread_start *)arg;
+
+    free(arg);
+    if (interp_thread_attach_nogil() != 0) {
+        log_error("out of memory: a thread cannot start");
+        return NULL;
+    }
+    start.x->wsgi = wsgi_thread_new(start.app);
+    if (start.x->wsgi == NULL) {
+        errors_log_exception("starting a thread");
+        interp_release();
+        return NULL;
+    }
+    interp_release();
+    serve(start.x);
+    return NULL;
+}
+
+static int
+start_threads(struct worker *w, PyObject *app)
+{
+    for (unsigned i = 1; i < w->settings->threads; i++) {
+        struct thread_start *start = malloc(sizeof(*start));
+        int rc;
+
+        if (start == NULL) {
+            return ENOMEM;
+        }
+        *start = (struct thread_start){ &w->executor[i], app };
+        rc = pthread_create(&w->executor[i].thread, NULL, thread_main, start);
+        if (rc != 0) {
+            free(start);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static struct worker *
+new_worker(const struct worker_start *s)
+{
+    static const enum decoder_kind kinds[] = { DECODER_AUTO, DECODER_FCGI,
+                                               DECODER_SCGI };
+    const struct pool_settings *p = s->settings;
+    struct request_limits limits = {
+        .params_bytes = p->max_params_size,
+        .params_count = p->max_params,
+        .body_bytes = p->max_body_size,
+        .mpx = 1,
+        .max_conns = p->max_connections,
+    };
+    struct worker *w = calloc(1, sizeof(*w));
+
+    if (w == NULL) {
+        return NULL;
+    }
+    w->executor = calloc(p->threads, sizeof(*w->executor));
+    if (w->executor == NULL) {
+        return NULL;
+    }
+    w->settings = p;
+    w->slot = s->slot;
+    w->channel = s->channel;
+    w->kind = kinds[p->protocol];
+    memcpy(w->listen_fd, s->listen_fd, s->listen_count * sizeof(int));
+    w->listen_count = s->listen_count;
+    conntable_init(&w->conns, &limits);
+    for (unsigned i = 0; i < p->threads; i++) {
+        struct executor *x = &w->executor[i];
+
+        x->worker = w;
+        x->score = &s->score[i];
+        x->main_thread = i == 0;
+        buf_init(&x->scratch, 4096);
+        atomic_store(&x->score->pid, getpid());
+        scoreboard_set(x->score, SCORE_IDLE);
+    }
+    return w;
+}
+
+/* The application object of this worker, called factory and all. */
+static PyObject *
+make_app(const struct worker_start *s)
+{
+    char why[CHANNEL_TEXT_MAX];
+    PyObject *imported = s->app;
+    PyObject *app = NULL;
+
+    if (imported == NULL) {
+        if (worker_import(s->settings, s->app_name, s->config, &imported, why,
+                          sizeof(why)) != 0) {
+            cannot_serve(s, why);
+        }
+    }
+    if (wsgi_setup_worker(s->config) != 0) {
+        errors_describe(why, sizeof(why));
+        cannot_serve(s, why);
+    }
+    if (app_make(s->app_name, imported, &app, why, sizeof(why)) != 0) {
+        cannot_serve(s, why);
+    }
+    return app;
+}
+
+/* Orderly end (wsgi checklist R27): hooks, atexit, flush, _exit. */
+static void __attribute__((noreturn))
+end_worker(struct worker *w)
+{
+    for (unsigned i = 1; i < w->settings->threads; i++) {
+        pthread_join(w->executor[i].thread, NULL);
+    }
+    interp_acquire_nogil();
+    module_run_worker_exit();
+    interp_end();
+    _exit(0);
+}
+
+void
+worker_main(const struct worker_start *s)
+{
+    struct worker *w;
+    PyObject *app;
+    int rc;
+
+    process_title_set("forebay: worker %d [%s]", s->slot, s->settings->name);
+    take_stdio(s->log_fd);
+    worker_signals(stop_self);
+    s->config->worker_id = s->slot;
+    app = make_app(s);
+    w = new_worker(s);
+    if (w == NULL) {
+        cannot_serve(s, "out of memory");
+    }
+    rc = executor_open(w);
+    if (rc < 0) {
+        cannot_serve(s, strerror(-rc));
+    }
+    self = w;
+    if (module_run_worker_start() != 0) {
+        cannot_serve(s, "a worker_start hook of the application failed");
+    }
+    w->executor[0].wsgi = wsgi_thread_new(app);
+    if (w->executor[0].wsgi == NULL) {
+        cannot_serve(s, "out of memory");
+    }
+    rc = start_threads(w, app);
+    if (rc != 0) {
+        cannot_serve(s, strerror(rc));
+    }
+    interp_release();
+    rc = channel_say(s->channel, CHANNEL_WORKER_READY, s->slot, getpid(), 0,
+                     NULL);
+    if (rc < 0) {
+        log_error("the template cannot be told that this worker is ready: %s",
+                  strerror(-rc));
+    }
+    serve(&w->executor[0]);
+    end_worker(w);
+}
