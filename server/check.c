@@ -136,13 +136,13 @@ check_places(struct findings *f, const struct pool_settings *s)
     } else if (s->user != NULL && geteuid() != 0 && p.uid != geteuid()) {
         say(f, "error", "user: only root can become %s", s->user);
     } else if (s->user == NULL && geteuid() == 0) {
-        say(f, "warning", "user is not set: the application would run as "
-                          "root");
+        say(f, "warning",
+            "user is not set: the application would run as "
+            "root");
     }
     if (s->chdir != NULL &&
         (stat(s->chdir, &st) != 0 || !S_ISDIR(st.st_mode))) {
-        say(f, "error", "chdir: %s is no folder that can be entered",
-            s->chdir);
+        say(f, "error", "chdir: %s is no folder that can be entered", s->chdir);
     }
     for (unsigned i = 0; i < s->pythonpath.count; i++) {
         if (access(s->pythonpath.item[i], R_OK) != 0) {
@@ -196,10 +196,9 @@ check_run(const struct pool_settings *s)
     check_listen(&f, s);
     check_limits(&f, s);
     check_places(&f, s);
-    if (venv_wanted(s->python, s->virtualenv, &wanted, why, sizeof(why)) !=
-            0 ||
-        venv_find_worker(&wanted, program, sizeof(program), why,
-                         sizeof(why)) != 0) {
+    if (venv_wanted(s->python, s->virtualenv, &wanted, why, sizeof(why)) != 0 ||
+        venv_find_worker(&wanted, program, sizeof(program), why, sizeof(why)) !=
+            0) {
         say(&f, "error", "python: %s", why);
     } else {
         say(&f, "ok", "python: %s", program);

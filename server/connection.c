@@ -22,8 +22,8 @@ enum { LINGER_MS = 30000 };
 #define LINGER_BYTES ((size_t)1 << 30)
 
 enum next {
-    NEXT_READ,  /* look at the socket again */
-    NEXT_WAIT,  /* everything is decoded: wait for the peer */
+    NEXT_READ, /* look at the socket again */
+    NEXT_WAIT, /* everything is decoded: wait for the peer */
     NEXT_CLOSE,
 };
 
@@ -200,8 +200,8 @@ malformed(const struct connection *c)
 {
     char peer[128];
 
-    log_warnx("connection from %s closed: %s",
-              peer_name(c, peer, sizeof(peer)), c->decoder.why);
+    log_warnx("connection from %s closed: %s", peer_name(c, peer, sizeof(peer)),
+              c->decoder.why);
     return NEXT_CLOSE;
 }
 
@@ -249,8 +249,8 @@ advance(struct executor *x, struct connection *c)
             x->pos = x->end = 0;
             return c->lingered > LINGER_BYTES ? NEXT_CLOSE : NEXT_READ;
         }
-        event = decoder_feed(&c->decoder, x->read + x->pos, x->end - x->pos,
-                             &used);
+        event =
+            decoder_feed(&c->decoder, x->read + x->pos, x->end - x->pos, &used);
         x->pos += used;
         if (event == DECODE_MORE) {
             if (c->phase != CONN_BODY || !may_run(x, c)) {
@@ -406,10 +406,10 @@ connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
             return;
         }
     } else if (!idle) {
-        log_warnx("connection from %s closed: %s", peer_name(c, peer, sizeof(peer)),
-                  c->phase == CONN_HEAD
-                      ? "no complete request within header_timeout"
-                      : "it did not end within its deadline");
+        log_warnx(
+            "connection from %s closed: %s", peer_name(c, peer, sizeof(peer)),
+            c->phase == CONN_HEAD ? "no complete request within header_timeout"
+                                  : "it did not end within its deadline");
     } else if (!c->served) {
         log_debug("connection from %s closed: silent for header_timeout",
                   peer_name(c, peer, sizeof(peer)));

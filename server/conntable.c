@@ -87,10 +87,9 @@ conntable_open(struct conntable *t, int fd, enum decoder_kind kind)
     c->lingered = 0;
     c->waits_since_ns = 0;
     c->request = NULL;
-    number = atomic_load_explicit(&c->ticket, memory_order_relaxed) >>
-             OWNER_BITS;
-    atomic_store_explicit(&c->ticket,
-                          ((number + 1) << OWNER_BITS) | CONN_OWNED,
+    number =
+        atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
+    atomic_store_explicit(&c->ticket, ((number + 1) << OWNER_BITS) | CONN_OWNED,
                           memory_order_release);
     atomic_fetch_add_explicit(&t->open, 1, memory_order_relaxed);
     return c;
@@ -190,7 +189,8 @@ conntable_each_parked(struct conntable *t,
         ticket = atomic_load_explicit(&c->ticket, memory_order_acquire);
         if ((ticket & OWNER_MASK) == CONN_PARKED &&
             atomic_compare_exchange_strong_explicit(
-                &c->ticket, &ticket, (ticket & ~(uint64_t)OWNER_MASK) | CONN_OWNED,
+                &c->ticket, &ticket,
+                (ticket & ~(uint64_t)OWNER_MASK) | CONN_OWNED,
                 memory_order_acq_rel, memory_order_acquire)) {
             fn(c, ctx);
         }

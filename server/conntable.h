@@ -47,10 +47,10 @@ struct connection {
 
     /* The rest is the owner's. */
     int fd;
-    bool registered;  /* is in the epoll set */
-    bool hangup;      /* epoll told of a shutdown or an error: read on until
-                         end of file although a read came up short */
-    bool served;      /* has answered at least one request */
+    bool registered; /* is in the epoll set */
+    bool hangup;     /* epoll told of a shutdown or an error: read on until
+                        end of file although a read came up short */
+    bool served;     /* has answered at least one request */
     enum conn_phase phase;
     uint64_t waits_since_ns;      /* for the head of its next request; 0: it is
                                      not waiting for one that has begun */
@@ -66,7 +66,7 @@ struct conntable {
     struct connection *_Atomic chunk[CONN_CHUNKS];
     pthread_mutex_t lock; /* guards the free list and growth */
     unsigned chunks;
-    uint32_t free;        /* index of the first free one, or UINT32_MAX */
+    uint32_t free; /* index of the first free one, or UINT32_MAX */
     _Atomic unsigned open;
     struct request_limits limits;
 };

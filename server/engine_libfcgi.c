@@ -30,14 +30,15 @@ of(struct wsgi_io *io)
     return (struct fcgx_io *)io;
 }
 
-/* -- the seam to python/ ---------------------------------------------------- */
+/* -- the seam to python/ ----------------------------------------------------
+ */
 
 static size_t
 left(const struct request *q)
 {
-    return q->content_length >= 0 ? (size_t)((uint64_t)q->content_length -
-                                             q->body_given)
-                                  : SIZE_MAX;
+    return q->content_length >= 0
+               ? (size_t)((uint64_t)q->content_length - q->body_given)
+               : SIZE_MAX;
 }
 
 static size_t
@@ -116,8 +117,8 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
     int rc = head != NULL ? write_nogil(io, head, 1, false) : 0;
 
     while (rc == 0 && sent < len) {
-        size_t want = len - sent < sizeof(bytes) ? (size_t)(len - sent)
-                                                 : sizeof(bytes);
+        size_t want =
+            len - sent < sizeof(bytes) ? (size_t)(len - sent) : sizeof(bytes);
         ssize_t n = pread(fd, bytes, want, offset + (off_t)sent);
         struct iovec iov = { bytes, n > 0 ? (size_t)n : 0 };
 
@@ -142,11 +143,12 @@ connected(struct wsgi_io *io)
 }
 
 static const struct wsgi_io_ops ops = {
-    body_ready, body_take, body_read_nogil,
+    body_ready,  body_take,      body_read_nogil,
     write_nogil, sendfile_nogil, connected,
 };
 
-/* -- a request -------------------------------------------------------------- */
+/* -- a request --------------------------------------------------------------
+ */
 
 /* The parameters that libfcgi has parsed, "NAME=VALUE" each. */
 static int
@@ -244,7 +246,8 @@ serve(struct executor *x, struct request *q,
     FCGX_Finish_r(f);
 }
 
-/* -- the loop --------------------------------------------------------------- */
+/* -- the loop ---------------------------------------------------------------
+ */
 
 /* Wait for a connection, for the next request on the kept one, or for the order
  * to stop. The listener that is ready, or -1 to stop, or -2 to look again. */

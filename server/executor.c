@@ -206,8 +206,7 @@ sweep(struct executor *x)
         atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed);
 
     if (next > clock_coarse_ns() ||
-        !atomic_compare_exchange_strong(&w->next_sweep_ns, &next,
-                                        UINT64_MAX)) {
+        !atomic_compare_exchange_strong(&w->next_sweep_ns, &next, UINT64_MAX)) {
         return;
     }
     resume_accepting(w);
@@ -271,8 +270,7 @@ read_order(struct executor *x)
     }
     /* The template is gone, or says so: both mean the end. */
     if (rc <= 0 || m.type == CHANNEL_STOP) {
-        epoll_ctl(x->worker->epoll_fd, EPOLL_CTL_DEL, x->worker->channel,
-                  NULL);
+        epoll_ctl(x->worker->epoll_fd, EPOLL_CTL_DEL, x->worker->channel, NULL);
         begin_stop(x);
     }
 }

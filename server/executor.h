@@ -27,15 +27,15 @@ enum { EXECUTOR_READ_BYTES = 64 * 1024 };
 struct worker {
     const struct pool_settings *settings;
     int slot;
-    int channel;   /* to the template */
+    int channel; /* to the template */
     int epoll_fd;
-    int wake_fd;   /* eventfd: readable for ever once the worker is stopping */
+    int wake_fd; /* eventfd: readable for ever once the worker is stopping */
     int listen_fd[EXECUTOR_MAX_LISTENERS];
     unsigned listen_count;
     enum decoder_kind kind;
     struct conntable conns;
-    _Atomic bool stopping;  /* no new connections; end when none is left */
-    _Atomic bool paused;    /* listeners are out of the epoll set */
+    _Atomic bool stopping; /* no new connections; end when none is left */
+    _Atomic bool paused;   /* listeners are out of the epoll set */
     _Atomic uint64_t next_sweep_ns;
     struct executor *executor; /* settings->threads of them */
 };
@@ -45,11 +45,11 @@ struct executor {
     struct worker *worker;
     struct wsgi_thread *wsgi;
     struct scoreboard_slot *score;
-    bool main_thread;          /* signal handlers of Python run here */
+    bool main_thread; /* signal handlers of Python run here */
     pthread_t thread;
-    size_t pos;                /* bytes read, not yet decoded: [pos, end) */
+    size_t pos; /* bytes read, not yet decoded: [pos, end) */
     size_t end;
-    struct buf scratch;        /* answers of the server's own */
+    struct buf scratch; /* answers of the server's own */
     char read[EXECUTOR_READ_BYTES];
 };
 

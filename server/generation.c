@@ -23,7 +23,7 @@
 enum { FD_CHANNEL = 3, FD_SCOREBOARD, FD_SETTINGS, FD_LISTEN };
 
 /* Room behind the arguments for the title that ps shows. */
-#define TITLE_ROOM \
+#define TITLE_ROOM                                                             \
     "----------------------------------------------------------------"
 
 static const char *
@@ -35,9 +35,9 @@ name(const struct generation *g)
 static void
 send_order(struct generation *g, enum channel_type type, int slot, int fd)
 {
-    struct channel_message m = {
-        .version = CHANNEL_VERSION, .type = type, .slot = slot
-    };
+    struct channel_message m = { .version = CHANNEL_VERSION,
+                                 .type = type,
+                                 .slot = slot };
     int rc = g->ended ? 0 : channel_send(g->channel, &m, fd);
 
     if (rc < 0) {
@@ -46,7 +46,8 @@ send_order(struct generation *g, enum channel_type type, int slot, int fd)
     }
 }
 
-/* -- workers ---------------------------------------------------------------- */
+/* -- workers ----------------------------------------------------------------
+ */
 
 static void
 start_worker(struct generation *g, unsigned i)
@@ -55,8 +56,7 @@ start_worker(struct generation *g, unsigned i)
     int pipe_fd[2];
 
     if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
-        log_error("pool %s: a worker's log pipe: %s", name(g),
-                  strerror(errno));
+        log_error("pool %s: a worker's log pipe: %s", name(g), strerror(errno));
         return;
     }
     slot->log = log_source_open(g->loop, pipe_fd[0], name(g));
@@ -152,8 +152,8 @@ worker_exited(struct generation *g, unsigned i, int status)
     if (g->stopping) {
         return;
     }
-    if (!g->serving && pool_gives_up(&g->backoff,
-                                     g->settings->max_start_failures)) {
+    if (!g->serving &&
+        pool_gives_up(&g->backoff, g->settings->max_start_failures)) {
         if (!g->failed) {
             g->failed = true;
             g->events->failed(g, "its workers end before they are ready",
@@ -195,7 +195,8 @@ worker_failed(struct generation *g, unsigned i, const struct channel_message *m)
     }
 }
 
-/* -- what the template says ------------------------------------------------- */
+/* -- what the template says -------------------------------------------------
+ */
 
 static void
 hear(struct generation *g, const struct channel_message *m)
@@ -283,7 +284,8 @@ on_template_exit(uv_process_t *process, int64_t code, int signal)
     g->events->ended(g, g->ctx);
 }
 
-/* -- start ------------------------------------------------------------------ */
+/* -- start ------------------------------------------------------------------
+ */
 
 /* The settings as a file in memory. The descriptor, or -errno. */
 static int
@@ -328,8 +330,7 @@ build_args(struct generation *g, const struct listener *listener,
         a->stdio[i].data.fd = fds[i];
     }
     snprintf(a->text[0], sizeof(a->text[0]), "--channel=%d", FD_CHANNEL);
-    snprintf(a->text[1], sizeof(a->text[1]), "--scoreboard=%d",
-             FD_SCOREBOARD);
+    snprintf(a->text[1], sizeof(a->text[1]), "--scoreboard=%d", FD_SCOREBOARD);
     snprintf(a->text[2], sizeof(a->text[2]), "--settings=%d", FD_SETTINGS);
     snprintf(a->text[3], sizeof(a->text[3]), "--slots=%u", g->count);
     used = (size_t)snprintf(a->text[4], sizeof(a->text[4]), "--listen=");
@@ -384,8 +385,8 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
     g->count = s->workers;
     g->slot = calloc(g->count, sizeof(*g->slot));
     g->started_ms = uv_now(loop);
-    if (g->slot == NULL || scoreboard_create(g->count * s->threads,
-                                             &g->score) < 0) {
+    if (g->slot == NULL ||
+        scoreboard_create(g->count * s->threads, &g->score) < 0) {
         free(g->slot);
         free(g);
         return NULL;
@@ -449,7 +450,8 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     return 0;
 }
 
-/* -- end -------------------------------------------------------------------- */
+/* -- end --------------------------------------------------------------------
+ */
 
 void
 generation_stop(struct generation *g)

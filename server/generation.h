@@ -29,7 +29,7 @@ enum slot_state {
 
 struct slot {
     enum slot_state state;
-    int pid;               /* 0 before it was forked */
+    int pid; /* 0 before it was forked */
     uint64_t started_ms;
     struct log_source *log;
 };
@@ -52,22 +52,22 @@ struct generation {
     void *ctx;
 
     uv_process_t process;
-    uv_poll_t poll;        /* of channel */
+    uv_poll_t poll; /* of channel */
     uv_timer_t respawn;
     int channel;
     struct log_source *log;
     struct scoreboard score;
-    struct slot *slot;     /* count of them */
+    struct slot *slot; /* count of them */
     unsigned count;
-    unsigned ready;        /* how many are SLOT_READY */
+    unsigned ready; /* how many are SLOT_READY */
     struct pool_backoff backoff;
     uint64_t started_ms;
 
     bool template_ready;
-    bool serving;          /* ready() was called */
+    bool serving; /* ready() was called */
     bool stopping;
     bool failed;
-    bool ended;            /* the template has exited */
+    bool ended; /* the template has exited */
     int open_handles;
     struct generation *next; /* the manager's list */
 };

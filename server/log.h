@@ -14,7 +14,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_level {
+    LOG_LEVEL_ERROR,
+    LOG_LEVEL_WARN,
+    LOG_LEVEL_INFO,
+    LOG_LEVEL_DEBUG
+};
 
 /* A message of a template or worker begins with this byte, its level letter
  * (E W I D), is one write of at most LOG_MESSAGE_MAX bytes, and ends with a

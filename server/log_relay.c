@@ -29,14 +29,15 @@ struct log_source {
 static struct {
     uv_timer_t retry;
     struct buf queue;
-    size_t written;      /* bytes at the front of queue */
-    unsigned long lost;  /* lines dropped and not yet told */
+    size_t written;     /* bytes at the front of queue */
+    unsigned long lost; /* lines dropped and not yet told */
     struct log_source *sources;
     bool running;
     char read[READ_BYTES];
 } relay;
 
-/* -- out -------------------------------------------------------------------- */
+/* -- out --------------------------------------------------------------------
+ */
 
 static void
 write_queue(void)
@@ -125,7 +126,8 @@ log_relay_finish(unsigned timeout_ms)
     relay.running = false;
 }
 
-/* -- in --------------------------------------------------------------------- */
+/* -- in ---------------------------------------------------------------------
+ */
 
 static void
 emit(struct log_source *s, const char *text, size_t len)
@@ -180,8 +182,7 @@ on_closed(uv_handle_t *handle)
 {
     struct log_source *s = handle->data;
 
-    for (struct log_source **p = &relay.sources; *p != NULL;
-         p = &(*p)->next) {
+    for (struct log_source **p = &relay.sources; *p != NULL; p = &(*p)->next) {
         if (*p == s) {
             *p = s->next;
             break;

@@ -48,15 +48,16 @@ struct manager {
     struct generation *current;
     struct generation *all; /* current one and those that finish */
     struct pool_backoff backoff;
-    uv_timer_t restart;     /* of a template that died */
-    uv_timer_t deadline;    /* of the stop */
+    uv_timer_t restart;  /* of a template that died */
+    uv_timer_t deadline; /* of the stop */
     uv_signal_t signal[12];
     unsigned signals;
 };
 
 static void start_generation(struct manager *m);
 
-/* -- stop ------------------------------------------------------------------- */
+/* -- stop -------------------------------------------------------------------
+ */
 
 static void
 close_any(uv_handle_t *handle, void *arg)
@@ -129,7 +130,8 @@ stop(struct manager *m, int code, const char *why)
     }
 }
 
-/* -- what generations report ------------------------------------------------ */
+/* -- what generations report ------------------------------------------------
+ */
 
 static void
 on_ready(struct generation *g, void *ctx)
@@ -243,7 +245,8 @@ start_generation(struct manager *m)
     m->current = g;
 }
 
-/* -- signals ---------------------------------------------------------------- */
+/* -- signals ----------------------------------------------------------------
+ */
 
 static bool
 is_ours(const struct manager *m, pid_t pid)
@@ -305,9 +308,10 @@ on_signal(uv_signal_t *handle, int signo)
 static int
 watch_signals(struct manager *m)
 {
-    static const int signals[] = { SIGTERM, SIGINT,  SIGQUIT, SIGHUP,
-                                   SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
-                                   SIGCHLD, SIGWINCH };
+    static const int signals[] = {
+        SIGTERM, SIGINT,  SIGQUIT, SIGHUP,  SIGUSR1,
+        SIGUSR2, SIGTTIN, SIGTTOU, SIGCHLD, SIGWINCH
+    };
 
     /* Broken pipes are errors of a call, not the end. */
     signal(SIGPIPE, SIG_IGN);
@@ -328,7 +332,8 @@ watch_signals(struct manager *m)
     return 0;
 }
 
-/* -- start ------------------------------------------------------------------ */
+/* -- start ------------------------------------------------------------------
+ */
 
 static int
 open_listeners(struct manager *m, char *why, size_t size)
@@ -394,8 +399,8 @@ prepare(struct manager *m, char *why, size_t size)
     struct privileges p;
 
     if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0 ||
-        venv_find_worker(&wanted, m->program, sizeof(m->program), why,
-                         size) != 0 ||
+        venv_find_worker(&wanted, m->program, sizeof(m->program), why, size) !=
+            0 ||
         privileges_lookup(s->user, s->group, &p, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;
     }

@@ -13,7 +13,7 @@
 /* Exit codes of `forebay serve` (sysexits.h where one fits). */
 enum {
     MANAGER_EXIT_OK = 0,
-    MANAGER_EXIT_FAILED = 1,       /* the application cannot be started */
+    MANAGER_EXIT_FAILED = 1, /* the application cannot be started */
     MANAGER_EXIT_USAGE = 64,
     MANAGER_EXIT_UNAVAILABLE = 69, /* an address cannot be listened on */
     MANAGER_EXIT_CONFIG = 78,      /* settings, users, virtualenv, worker */

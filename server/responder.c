@@ -44,7 +44,8 @@ fail(struct responder *r, int error)
     return r->error;
 }
 
-/* -- waiting ---------------------------------------------------------------- */
+/* -- waiting ----------------------------------------------------------------
+ */
 
 /* Wait for events until timeout_ms have passed. The events that came, or
  * -ETIMEDOUT, or -EINTR with the main thread's signal handlers to be run. */
@@ -64,7 +65,8 @@ wait_for(struct responder *r, short events, uint64_t timeout_ms)
     return errno == EINTR ? -EINTR : -errno;
 }
 
-/* -- input ------------------------------------------------------------------ */
+/* -- input ------------------------------------------------------------------
+ */
 
 /* An event of the decoder that is no body byte. */
 static void
@@ -81,9 +83,8 @@ other_event(struct responder *r, enum decode_event event)
     case DECODE_REPLY:
         /* Between two records of ours it may go out at once; within one
          * (sending) the connection is given up: no front end does this. */
-        if (r->sending ||
-            send(r->c->fd, d->reply, d->reply_len, MSG_NOSIGNAL) !=
-                (ssize_t)d->reply_len) {
+        if (r->sending || send(r->c->fd, d->reply, d->reply_len,
+                               MSG_NOSIGNAL) != (ssize_t)d->reply_len) {
             fail(r, -ECONNRESET);
         }
         return;
@@ -217,8 +218,7 @@ body_end(struct responder *r)
     if (q->refuse_status == 413) {
         return -EFBIG;
     }
-    if (q->content_length > 0 &&
-        q->body_given < (uint64_t)q->content_length) {
+    if (q->content_length > 0 && q->body_given < (uint64_t)q->content_length) {
         log_info("the front end ended a request body at %llu of %lld bytes",
                  (unsigned long long)q->body_given,
                  (long long)q->content_length);
@@ -296,7 +296,8 @@ discard_body(struct responder *r)
     next_slice(r);
 }
 
-/* -- output ----------------------------------------------------------------- */
+/* -- output -----------------------------------------------------------------
+ */
 
 /* The socket is full. Wait for room, and meanwhile read the body on. */
 static int
@@ -403,8 +404,7 @@ gather_record(struct gather *g, unsigned id, const struct iovec **in,
     size_t len = 0;
 
     g->iov[g->count++] = (struct iovec){ head, FCGI_HEADER_LEN };
-    while (*in_count > 0 && g->count < SEND_IOV - 1 &&
-           len < FCGI_CONTENT_MAX) {
+    while (*in_count > 0 && g->count < SEND_IOV - 1 && len < FCGI_CONTENT_MAX) {
         size_t n = (*in)->iov_len - *offset;
 
         n = n < FCGI_CONTENT_MAX - len ? n : FCGI_CONTENT_MAX - len;
@@ -576,8 +576,8 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
             chunk = FCGI_CONTENT_MAX - extra;
         }
         if (fcgi) {
-            fcgi_put_header(record, FCGI_STDOUT, r->request->id,
-                            chunk + extra, 0);
+            fcgi_put_header(record, FCGI_STDOUT, r->request->id, chunk + extra,
+                            0);
             iov[n++] = (struct iovec){ record, sizeof(record) };
         }
         if (extra > 0) {
@@ -595,7 +595,8 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
     return rc == 0 || rc == -EIO ? (int64_t)(at - offset) : rc;
 }
 
-/* -- what the server calls -------------------------------------------------- */
+/* -- what the server calls --------------------------------------------------
+ */
 
 static bool
 connected(struct wsgi_io *io)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * One shared mapping per pool, one slot per executor thread (DESIGN: what every
- * worker does right now). A slot is written by its owner alone, under a sequence
- * count, and never locked by readers. The manager reads it: the request line of
- * a worker that died, status, deadlines.
+ * worker does right now). A slot is written by its owner alone, under a
+ * sequence count, and never locked by readers. The manager reads it: the
+ * request line of a worker that died, status, deadlines.
  */
 #ifndef FOREBAY_SERVER_SCOREBOARD_H
 #define FOREBAY_SERVER_SCOREBOARD_H
@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 enum scoreboard_state {
-    SCORE_FREE,     /* no worker */
+    SCORE_FREE, /* no worker */
     SCORE_STARTING,
     SCORE_IDLE,
-    SCORE_READING,  /* waits for or reads a request body */
-    SCORE_RUNNING,  /* in the application */
+    SCORE_READING, /* waits for or reads a request body */
+    SCORE_RUNNING, /* in the application */
     SCORE_WRITING,
-    SCORE_AFTER,    /* after_response work */
+    SCORE_AFTER, /* after_response work */
     SCORE_DRAINING,
 };
 
@@ -30,18 +30,19 @@ struct scoreboard_slot {
     _Atomic uint32_t sequence; /* odd while the owner writes */
     _Atomic uint32_t state;
     _Atomic int32_t pid;
-    _Atomic uint64_t since_ns;  /* monotonic: state was entered */
-    _Atomic uint64_t begun_ns;  /* monotonic: the current request began; 0 none */
-    _Atomic uint64_t requests;  /* answered since the worker started */
-    _Atomic uint64_t failures;  /* of these, the application failed */
-    char line[SCORE_LINE_MAX];  /* "GET /path", cut, as the peer sent it;
-                                   under sequence */
+    _Atomic uint64_t since_ns; /* monotonic: state was entered */
+    _Atomic uint64_t
+        begun_ns; /* monotonic: the current request began; 0 none */
+    _Atomic uint64_t requests; /* answered since the worker started */
+    _Atomic uint64_t failures; /* of these, the application failed */
+    char line[SCORE_LINE_MAX]; /* "GET /path", cut, as the peer sent it;
+                                  under sequence */
 } __attribute__((aligned(128)));
 
 struct scoreboard {
     struct scoreboard_slot *slot; /* count of them, shared memory */
     unsigned count;
-    int fd;                       /* memfd, or -1 */
+    int fd; /* memfd, or -1 */
     size_t bytes;
 };
 

@@ -29,26 +29,28 @@
 #include "server/worker.h"
 
 struct child {
-    pid_t pid;   /* 0: free */
+    pid_t pid; /* 0: free */
     int pidfd;
     int channel; /* -1 once the worker closed it */
 };
 
-struct template {
+struct template
+{
     const struct template_start *start;
     struct pool_settings settings;
     struct app_name app_name;
     struct wsgi_config config;
     struct scoreboard score;
-    PyObject *app;          /* NULL without preload */
-    struct child *child;    /* start->slots of them */
+    PyObject *app;       /* NULL without preload */
+    struct child *child; /* start->slots of them */
     unsigned children;
     int channel;
     bool stopping;
-    uint64_t kill_at_ns;    /* after the manager is gone; 0: no such time */
+    uint64_t kill_at_ns; /* after the manager is gone; 0: no such time */
 };
 
-/* -- start ------------------------------------------------------------------ */
+/* -- start ------------------------------------------------------------------
+ */
 
 static int
 fail(struct template *t, const char *why)
@@ -206,7 +208,8 @@ preload(struct template *t, int log_fd, char *why, size_t size)
     return 0;
 }
 
-/* -- workers ---------------------------------------------------------------- */
+/* -- workers ----------------------------------------------------------------
+ */
 
 /* In the child: nothing of the template stays open. */
 static void __attribute__((noreturn))
@@ -302,10 +305,8 @@ hear_worker(struct template *t, int slot)
         close(fd);
     }
     if (rc == 1) {
-        if (m.type == CHANNEL_WORKER_READY ||
-            m.type == CHANNEL_WORKER_FAILED) {
-            channel_say(t->channel, m.type, slot, child->pid, m.value,
-                        m.text);
+        if (m.type == CHANNEL_WORKER_READY || m.type == CHANNEL_WORKER_FAILED) {
+            channel_say(t->channel, m.type, slot, child->pid, m.value, m.text);
         }
     } else if (rc != -EAGAIN) {
         close(child->channel);
@@ -343,7 +344,8 @@ kill_worker(struct template *t, int slot)
     }
 }
 
-/* -- orders ----------------------------------------------------------------- */
+/* -- orders -----------------------------------------------------------------
+ */
 
 static void
 manager_gone(struct template *t)
@@ -426,8 +428,8 @@ loop(struct template *t)
         for (unsigned i = 0; i < slots; i++) {
             bool used = t->child[i].pid != 0;
 
-            p[2 * i] = (struct pollfd){ used ? t->child[i].channel : -1,
-                                        POLLIN, 0 };
+            p[2 * i] =
+                (struct pollfd){ used ? t->child[i].channel : -1, POLLIN, 0 };
             p[2 * i + 1] =
                 (struct pollfd){ used ? t->child[i].pidfd : -1, POLLIN, 0 };
         }

@@ -91,8 +91,7 @@ fill(struct request *r, const struct request_limits *limits,
     const char *query = strchr(path, '?');
     char plain[2048];
 
-    snprintf(plain, sizeof(plain), "%s%.*s",
-             s->mount != NULL ? s->mount : "",
+    snprintf(plain, sizeof(plain), "%s%.*s", s->mount != NULL ? s->mount : "",
              query != NULL ? (int)(query - path) : (int)strlen(path), path);
     r->protocol = REQUEST_FCGI;
     r->role = REQUEST_RESPONDER;

@@ -45,7 +45,7 @@ void
 worker_signals(void (*on_term)(int))
 {
     static const int quiet[] = { SIGINT, SIGHUP, SIGQUIT };
-    static const int normal[] = { SIGCHLD, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
+    static const int normal[] = { SIGCHLD, SIGUSR1,  SIGUSR2, SIGTTIN, SIGTTOU,
                                   SIGALRM, SIGWINCH, SIGTSTP, SIGCONT };
     struct sigaction action = { .sa_flags = SA_RESTART };
     sigset_t none;
@@ -254,8 +254,7 @@ make_app(const struct worker_start *s)
 }
 
 /* Orderly end (wsgi checklist R27): hooks, atexit, flush, _exit. */
-static void __attribute__((noreturn))
-end_worker(struct worker *w)
+static void __attribute__((noreturn)) end_worker(struct worker *w)
 {
     for (unsigned i = 1; i < w->settings->threads; i++) {
         pthread_join(w->executor[i].thread, NULL);

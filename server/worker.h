@@ -18,12 +18,12 @@
 struct worker_start {
     const struct pool_settings *settings;
     const struct app_name *app_name;
-    PyObject *app;   /* imported in the template, borrowed; NULL: the worker
-                        starts Python and imports for itself */
+    PyObject *app; /* imported in the template, borrowed; NULL: the worker
+                      starts Python and imports for itself */
     struct wsgi_config *config; /* worker_id is filled in by the worker */
     int slot;
-    int channel;     /* to the template */
-    int log_fd;      /* pipe to the manager: becomes descriptors 1 and 2 */
+    int channel; /* to the template */
+    int log_fd;  /* pipe to the manager: becomes descriptors 1 and 2 */
     const int *listen_fd;
     unsigned listen_count;
     struct scoreboard_slot *score; /* settings->threads of them */

@@ -102,8 +102,7 @@ main(int argc, char **argv)
     }
     start.argv = copy;
     if (copy == NULL || read_args(argc, argv, &start) != 0) {
-        fprintf(stderr, "%s is started by forebay; see forebay(8)\n",
-                argv[0]);
+        fprintf(stderr, "%s is started by forebay; see forebay(8)\n", argv[0]);
         return EX_USAGE;
     }
     process_title_init(argc, argv);
