@@ -207,7 +207,7 @@ body_at_end(const struct responder *r)
     const struct request *q = r->request;
 
     return q->content_length >= 0 &&
-           q->body_given >= (uint64_t)q->content_length;
+           q->body_seen >= (uint64_t)q->content_length;
 }
 
 static ssize_t
@@ -218,9 +218,9 @@ body_end(struct responder *r)
     if (q->refuse_status == 413) {
         return -EFBIG;
     }
-    if (q->content_length > 0 && q->body_given < (uint64_t)q->content_length) {
+    if (q->content_length > 0 && q->body_seen < (uint64_t)q->content_length) {
         log_info("the front end ended a request body at %llu of %lld bytes",
-                 (unsigned long long)q->body_given,
+                 (unsigned long long)q->body_seen,
                  (long long)q->content_length);
         return fail(r, -ECONNRESET);
     }
