@@ -165,8 +165,9 @@ class Checklist:
     """The server with tests/apps/checklist/app.py: request(case, ...) runs one
     case of it."""
 
-    def __init__(self, shape):
+    def __init__(self, shape, **options):
         self.shape = shape
+        self.options = options
         self.notes = Notes()
         self.server = None
 
@@ -177,7 +178,7 @@ class Checklist:
             self.server.close()
         self.server = srv.start(
             "app:application", chdir=CHECKLIST, env=self.notes.env(),
-            **self.shape.options())
+            **self.shape.options(**self.options))
 
     def down(self):
         try:
@@ -228,6 +229,19 @@ class Checklist:
         return self.server.expect_error(pattern, count)
 
 
+def one_test(checklist):
+    """One server for all tests of a module: audited after each."""
+    checklist.up()
+    checklist.server.begin_test()
+    checklist.notes.forget()
+    yield checklist
+    if checklist.server.running():
+        checklist.server.audit_running()
+    else:
+        log = checklist.server.log.text()[-4000:]
+        raise AssertionError("the server ended during the test:\n" + log)
+
+
 @pytest.fixture(scope="module")
 def checklist_server(shape):
     found = Checklist(shape)
@@ -237,16 +251,22 @@ def checklist_server(shape):
 
 @pytest.fixture
 def app(checklist_server):
-    """The checklist application, one server for all tests of a module."""
-    checklist_server.up()
-    checklist_server.server.begin_test()
-    checklist_server.notes.forget()
-    yield checklist_server
-    if checklist_server.server.running():
-        checklist_server.server.audit_running()
-    else:
-        log = checklist_server.server.log.text()[-4000:]
-        raise AssertionError("the server ended during the test:\n" + log)
+    """The checklist application on both engines, one worker."""
+    yield from one_test(checklist_server)
+
+
+@pytest.fixture(scope="module")
+def wire_server(epoll_shape):
+    found = Checklist(epoll_shape, workers=2, header_timeout="2s")
+    yield found
+    found.down()
+
+
+@pytest.fixture
+def wire(wire_server):
+    """The checklist application for tests of the protocols: two workers, a
+    short header deadline."""
+    yield from one_test(wire_server)
 
 
 @pytest.fixture(scope="session")

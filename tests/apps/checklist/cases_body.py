@@ -491,3 +491,10 @@ def streams(environ, start_response):
 @case
 def json_echo(environ, start_response):
     return as_json(start_response, json.loads(environ["wsgi.input"].read()))
+
+
+@case
+def authorizer(environ, start_response):
+    if environ["QUERY_STRING"] == "deny":
+        return text(start_response, "not you", "403 Forbidden")
+    return text(start_response, "", headers=[("Variable-Who", "someone")])

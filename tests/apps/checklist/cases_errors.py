@@ -118,3 +118,18 @@ def stream_api(environ, start_response):
     faulthandler.enable()
     faulthandler.disable()
     return as_json(start_response, found)
+
+
+@case
+def talks(environ, start_response):
+    """A line in the log before, between and behind the chunks."""
+    errors = environ["wsgi.errors"]
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    n = int(environ["QUERY_STRING"])
+
+    def items():
+        for i in range(n):
+            errors.write("R014 line %d\n" % i)
+            yield b"chunk %d\n" % i
+        errors.write("R014 the end\n")
+    return items()

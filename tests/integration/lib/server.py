@@ -321,13 +321,14 @@ class Forebay:
         return fcgi.Peer(self.address, **how)
 
 
-LEVEL = re.compile(r"^\S+(?:\s+\S+)?\s+(?:\[?(error|crit|fatal)\]?|E)\b[: ]",
-                   re.IGNORECASE)
+# 2026-01-31 10:00:00.123 ERROR main[4711]: text
+PREFIX = re.compile(r"\S+ \S+ (ERROR|WARN|INFO|DEBUG|app) +\S+: ")
 
 
 def is_error(line):
     """A line of the log at the level of an error."""
-    return bool(LEVEL.match(line))
+    m = PREFIX.match(line)
+    return m is not None and m.group(1) == "ERROR"
 
 
 def start(app, *, cwd=None, env=None, tcp=False, address=None, wait=True,

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+class Thing:
+    value = 5
