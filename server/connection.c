@@ -166,8 +166,10 @@ keep_body(struct connection *c)
 static enum next
 aborted(struct executor *x, struct connection *c)
 {
-    bool keep = c->request->keep_conn;
+    bool keep;
 
+    c->request = c->decoder.req; /* perhaps before its head was complete */
+    keep = c->request->keep_conn;
     if (responder_end(x, c) != 0) {
         return NEXT_CLOSE;
     }
@@ -192,7 +194,8 @@ reply(struct connection *c)
     const struct decoder *d = &c->decoder;
     ssize_t n = send(c->fd, d->reply, d->reply_len, MSG_NOSIGNAL);
 
-    return n == (ssize_t)d->reply_len ? NEXT_WAIT : NEXT_CLOSE;
+    return n == (ssize_t)d->reply_len && !d->reply_closes ? NEXT_WAIT
+                                                          : NEXT_CLOSE;
 }
 
 static enum next
@@ -225,7 +228,7 @@ on_event(struct executor *x, struct connection *c, enum decode_event event)
     case DECODE_BODY_END:
         return body_ended(x, c);
     case DECODE_ABORT:
-        return c->request == c->decoder.req ? aborted(x, c) : NEXT_WAIT;
+        return aborted(x, c);
     case DECODE_REPLY:
         return reply(c);
     case DECODE_BAD:

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,8 +212,12 @@ int
 main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
+    sigset_t none;
 
     open_standard_streams();
+    /* What the parent blocked stays blocked through exec; not here. */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     if (strcmp(command, "serve") == 0) {
         return pool_command(SERVE, argc - 1, argv + 1);
     }
