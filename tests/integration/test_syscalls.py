@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""The number of system calls of a request, counted by strace: what the design
+promises for a new and for a kept connection, and not one more."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from conftest import Shape
+from lib import fcgi
+from lib import server as srv
+from lib.wait import wait_for
+
+CHECKLIST = os.path.join(srv.APPS, "checklist")
+REQUESTS = 200
+SLACK = 12      # for the whole run: set-up, timers, the last event
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("strace") is None, reason="no strace"),
+    pytest.mark.skipif("san" in srv.build_dir().rpartition("/")[2],
+                       reason="a sanitizer makes calls of its own")]
+
+
+class Strace:
+    """strace -f of one worker, between enter and exit."""
+
+    def __init__(self, pid, path):
+        self.path = path
+        self.process = subprocess.Popen(
+            ["strace", "-f", "-qq", "-o", path, "-p", str(pid)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
+        self.pid = pid
+
+    def wait_attached(self):
+        def attached():
+            if self.process.poll() is not None:
+                text = self.process.stderr.read().decode()
+                pytest.skip("strace cannot attach: " + text)
+            with open("/proc/%d/status" % self.pid) as f:
+                m = re.search(r"^TracerPid:\t(\d+)$", f.read(), re.MULTILINE)
+            return m and int(m.group(1)) == self.process.pid
+        wait_for(attached, "strace is attached")
+
+    def counts(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        self.process.stderr.close()
+        found = {}
+        with open(self.path) as f:
+            for line in f:
+                m = re.match(r"\d+\s+(\w+)\(", line)
+                if m:
+                    found[m.group(1)] = found.get(m.group(1), 0) + 1
+        return found
+
+
+def traced(serve, tmp_path, use, **options):
+    shape = Shape("prefork", "epoll")
+    server = serve("app:application", chdir=CHECKLIST,
+                   **shape.options(**options))
+    for _ in range(20):
+        use(server, 1)
+    worker, = server.workers()
+    strace = Strace(worker, str(tmp_path / "strace"))
+    try:
+        strace.wait_attached()
+        use(server, REQUESTS)
+    finally:
+        counts = strace.counts()
+    return counts
+
+
+READS = ("read", "readv", "recvfrom", "recvmsg")
+WRITES = ("write", "writev", "sendto", "sendmsg")
+
+
+def per_request(counts, names):
+    return sum(counts.get(n, 0) for n in names)
+
+
+def check(counts, budget):
+    """budget: (name or names, calls per request)."""
+    left = dict(counts)
+    for names, each in budget:
+        names = (names,) if isinstance(names, str) else names
+        made = per_request(counts, names)
+        assert made <= each * REQUESTS + SLACK, (names, made, counts)
+        assert made >= each * REQUESTS - SLACK or "epoll" in names[0], (
+            names, made, counts)
+        for n in names:
+            left.pop(n, None)
+    assert sum(left.values()) <= SLACK, "other calls: %r" % left
+
+
+def new_connections(server, count):
+    params = fcgi.params_for("/", extra={"TEST_CASE": "hello"})
+    for _ in range(count):
+        assert fcgi.request(server.address, params).text == "hello"
+
+
+def kept_connection(server, count):
+    request = fcgi.encode(fcgi.params_for(
+        "/", extra={"TEST_CASE": "hello"}), flags=fcgi.KEEP_CONN)
+    with server.peer() as peer:
+        for _ in range(count):
+            peer.send(request)
+            assert peer.answer(keep=True).text == "hello"
+
+
+def scgi_connections(server, count):
+    params = fcgi.params_for("/", extra={"TEST_CASE": "hello"})
+    for _ in range(count):
+        assert fcgi.request(server.address, params,
+                            protocol="scgi").text == "hello"
+
+
+@pytest.mark.parametrize("use", [new_connections, scgi_connections])
+def test_new_connection(serve, tmp_path, use):
+    counts = traced(serve, tmp_path, use)
+    check(counts, [(("epoll_wait", "epoll_pwait"), 1),
+                   (("accept4", "accept"), 1), (READS, 1), (WRITES, 1),
+                   ("close", 1)])
+
+
+def test_kept_connection(serve, tmp_path):
+    counts = traced(serve, tmp_path, kept_connection)
+    check(counts, [(("epoll_wait", "epoll_pwait"), 1), (READS, 1),
+                   (WRITES, 1)])
+
+
+def test_an_idle_worker_makes_none(serve, tmp_path):
+    from lib.wait import holds_for
+    counts = traced(serve, tmp_path,
+                    lambda server, count: holds_for(
+                        lambda: True, 0.5 if count > 1 else 0, ""))
+    assert sum(counts.values()) <= 2, counts
