@@ -141,7 +141,7 @@ worker_exited(struct generation *g, unsigned i, int status)
 {
     struct slot *slot = &g->slot[i];
     uint64_t lived = uv_now(g->loop) - slot->started_ms;
-    uint64_t delay = pool_after_end(&g->backoff, lived, answered(g, i));
+    uint64_t delay = backoff_after_end(&g->backoff, lived, answered(g, i));
 
     tell_end(g, i, status, delay);
     tell_requests(g, i);
@@ -153,7 +153,7 @@ worker_exited(struct generation *g, unsigned i, int status)
         return;
     }
     if (!g->serving &&
-        pool_gives_up(&g->backoff, g->settings->max_start_failures)) {
+        backoff_gives_up(&g->backoff, g->settings->max_start_failures)) {
         if (!g->failed) {
             g->failed = true;
             g->events->failed(g, "its workers end before they are ready",
@@ -174,7 +174,7 @@ worker_ready(struct generation *g, unsigned i)
     g->ready++;
     if (!g->serving && g->ready == g->count) {
         g->serving = true;
-        pool_ready(&g->backoff);
+        backoff_ready(&g->backoff);
         g->events->ready(g, g->ctx);
     }
 }
@@ -188,7 +188,8 @@ worker_failed(struct generation *g, unsigned i, const struct channel_message *m)
     if (m->pid == 0) { /* it was not even forked */
         g->slot[i].state = SLOT_EMPTY;
         uv_timer_start(&g->respawn, fill_slots,
-                       pool_after_end(&g->backoff, 0, 0) + POOL_DELAY_MS, 0);
+                       backoff_after_end(&g->backoff, 0, 0) + BACKOFF_DELAY_MS,
+                       0);
     } else if (!g->serving && !g->failed) {
         g->failed = true;
         g->events->failed(g, m->text, g->ctx);

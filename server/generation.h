@@ -15,7 +15,7 @@
 
 #include "conf/settings.h"
 #include "server/listener.h"
-#include "server/pool.h"
+#include "server/backoff.h"
 #include "server/scoreboard.h"
 
 struct log_source;
@@ -60,7 +60,7 @@ struct generation {
     struct slot *slot; /* count of them */
     unsigned count;
     unsigned ready; /* how many are SLOT_READY */
-    struct pool_backoff backoff;
+    struct backoff backoff;
     uint64_t started_ms;
 
     bool template_ready;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The manager: owns the listening sockets and the generations of its pool,
- * obeys signals. One libuv loop; no Python, no request bytes.
+ * The manager: runs its pool (pool.h) on one libuv loop and
+ * obeys signals. No Python, no request bytes.
  */
 #ifndef FOREBAY_SERVER_MANAGER_H
 #define FOREBAY_SERVER_MANAGER_H
@@ -22,6 +22,6 @@ enum {
 /* Run a pool until told to stop; the exit code. inherited: the listening socket
  * is descriptor 0 and the process belongs to whoever started it (lighttpd
  * bin-path, mod_fcgid, spawn-fcgi). Reasons are in the log. */
-int manager_run(const struct pool_settings *s, bool inherited);
+int manager_run(struct pool_settings *s, bool inherited);
 
 #endif

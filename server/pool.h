@@ -1,35 +1,96 @@
 /* SPDX-License-Identifier: MIT
  *
- * The policy of a pool: how long to wait before a worker or template is started
- * again, and when the first start has failed for good. Pure: no clock, no
- * process. Manager.
+ * One pool under the manager: its settings, its listening sockets, the
+ * generation that serves, the one that is to follow it and those that finish.
+ * Start, reload, stop; what happens when a template dies.
+ *
+ * Manager only, on its loop.
  */
 #ifndef FOREBAY_SERVER_POOL_H
 #define FOREBAY_SERVER_POOL_H
 
 #include <stdbool.h>
-#include <stdint.h>
+#include <stddef.h>
+#include <uv.h>
 
-struct pool_backoff {
-    unsigned quick; /* ends in a row that came too soon */
+#include "conf/settings.h"
+#include "server/backoff.h"
+#include "server/executor_limits.h"
+#include "server/generation.h"
+#include "server/listener.h"
+#include "server/venv.h"
+
+struct pool;
+
+enum pool_state {
+    POOL_STARTING, /* nothing has served yet: a failure is final */
+    POOL_SERVING,
+    POOL_STOPPING,
 };
 
-/* A life that is shorter and has answered nothing counts as a quick end. */
-enum {
-    POOL_LIFE_MS = 1000,
-    POOL_DELAY_MS = 100,       /* after the second quick end; doubles */
-    POOL_DELAY_MAX_MS = 30000, /* at most */
+struct pool_events {
+    /* It serves for the first time. */
+    void (*serving)(struct pool *p, void *ctx);
+    /* The first start has failed for good; why has been logged. */
+    void (*failed)(struct pool *p, void *ctx);
+    /* Its last process is gone. Only while stopping. */
+    void (*stopped)(struct pool *p, void *ctx);
 };
 
-/* A process ended by itself: how many ms to wait before the next one. The first
- * quick end costs nothing: one bad request must not slow a pool down. */
-uint64_t pool_after_end(struct pool_backoff *b, uint64_t lived_ms,
-                        uint64_t answered);
+/* Told once when a reload has ended. why is NULL when the new generation
+ * serves, else a sentence, and the old one serves on. */
+typedef void (*pool_reloaded)(struct pool *p, const char *why, void *ctx);
 
-/* One became ready: all is well again. */
-void pool_ready(struct pool_backoff *b);
+struct pool {
+    uv_loop_t *loop;
+    const struct pool_events *events;
+    void *ctx;
+    enum pool_state state;
+    struct pool_settings *settings; /* borrowed from the manager */
+    bool inherited;                 /* listens on descriptor 0 */
+    char program[VENV_PATH_MAX];    /* forebay-worker-3.x */
 
-/* Has a pool that never became ready failed often enough to give up? */
-bool pool_gives_up(const struct pool_backoff *b, unsigned max_failures);
+    struct listener listener[EXECUTOR_MAX_LISTENERS];
+    unsigned listeners;
+
+    struct generation *current; /* serves, or is the first to start */
+    struct generation *next;    /* starts beside current: a reload */
+    struct generation *all;     /* these and those that finish */
+    struct backoff backoff;
+    uv_timer_t restart; /* after a template has died */
+    uv_timer_t kill;    /* deadline of generations that finish */
+
+    bool reload_again; /* asked for while one was under way */
+    pool_reloaded reloaded;
+    void *reloaded_ctx;
+    unsigned long reloads;
+};
+
+/* Find the worker program, open the sockets. 0, or an exit code of
+ * `forebay serve` (manager.h) with a sentence in why. */
+int pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
+              bool inherited, const struct pool_events *events, void *ctx,
+              char *why, size_t size);
+
+/* Start its first generation. */
+void pool_start(struct pool *p);
+
+/* Start a new generation beside the one that serves, switch when it is ready.
+ * Reloads asked for while one is under way become one more. done may be
+ * NULL. */
+void pool_reload(struct pool *p, pool_reloaded done, void *ctx);
+
+/* Workers finish what they have and end; new connections are refused, those in
+ * the backlog still served. */
+void pool_stop(struct pool *p);
+
+/* Kill what is left; the second time the templates as well. */
+void pool_kill(struct pool *p, bool templates);
+
+/* Is this one of its template processes? */
+bool pool_has_template(const struct pool *p, int pid);
+
+/* Close the sockets and timers; nothing runs any more. */
+void pool_close(struct pool *p);
 
 #endif

@@ -526,7 +526,8 @@ template_main(const struct template_start *start)
     }
     channel_say(t.channel, CHANNEL_READY, -1, getpid(), t.app != NULL, NULL);
     loop(&t);
-    return 0;
+    /* Nothing registered by what was imported runs here: it is the workers'. */
+    _exit(0);
 }
 
 int
