@@ -206,25 +206,24 @@ scoreboard_end(struct scoreboard_slot *s, bool failed)
     scoreboard_set(s, SCORE_IDLE);
 }
 
-void
+bool
 scoreboard_line(const struct scoreboard_slot *s, char *out, size_t size)
 {
     const line_word *shared = (const line_word *)s->line;
     line_word word;
     char line[SCORE_LINE_MAX + 1];
     uint32_t before, after;
+    bool whole = false;
     size_t len;
 
-    for (int i = 0; i < READ_TRIES; i++) {
+    for (int i = 0; i < READ_TRIES && !whole; i++) {
         before = atomic_load_explicit(&s->sequence, memory_order_acquire);
         for (size_t w = 0; w < LINE_WORDS; w++) {
             word = __atomic_load_n(&shared[w], __ATOMIC_ACQUIRE);
             memcpy(line + w * WORD, &word, WORD);
         }
         after = atomic_load_explicit(&s->sequence, memory_order_relaxed);
-        if (before == after && before % 2 == 0) {
-            break;
-        }
+        whole = before == after && before % 2 == 0;
     }
     line[SCORE_LINE_MAX] = '\0';
     len = strlen(line);
@@ -235,4 +234,5 @@ scoreboard_line(const struct scoreboard_slot *s, char *out, size_t size)
         memcpy(out, line, len);
         out[len] = '\0';
     }
+    return whole;
 }

@@ -48,18 +48,20 @@ struct scoreboard {
 
 /* Manager: make one. 0 or -errno. */
 int scoreboard_create(unsigned count, struct scoreboard *ret);
-/* Template: map what the manager made. */
+/* Template: map what the manager made; fd then belongs to *ret. */
 int scoreboard_attach(int fd, unsigned count, struct scoreboard *ret);
 void scoreboard_release(struct scoreboard *s);
 
-/* Owner: a request begins (its line is written), or its state changes. */
+/* Owner: a request begins (its line is written; running, since now_ns), its
+ * state changes, it ends (counted; idle). */
 void scoreboard_begin(struct scoreboard_slot *s, const char *method,
                       size_t method_len, const char *uri, size_t uri_len,
                       uint64_t now_ns);
 void scoreboard_set(struct scoreboard_slot *s, enum scoreboard_state state);
 void scoreboard_end(struct scoreboard_slot *s, bool failed);
 
-/* Reader: a consistent copy of the line; out is terminated. */
-void scoreboard_line(const struct scoreboard_slot *s, char *out, size_t size);
+/* Reader: a copy of the line; out is terminated. False: the owner is, or died,
+ * in the middle of writing it, so that it may be of two requests. */
+bool scoreboard_line(const struct scoreboard_slot *s, char *out, size_t size);
 
 #endif
