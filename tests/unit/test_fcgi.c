@@ -1096,6 +1096,42 @@ test_end_inside_record(void **state)
     buf_release(&in);
 }
 
+/* Between two records with nothing active: a clean place, also when the last
+ * record was given out as body, or went past the decoder. */
+static void
+test_idle_between_records(void **state)
+{
+    struct request_limits l = test_limits;
+    struct decoder d;
+    struct buf in;
+    size_t used, head;
+    int past;
+
+    (void)state;
+    buf_init(&in, SIZE_MAX);
+    put_head(&in, 1, FCGI_KEEP_CONN, "A=1", NULL);
+    head = in.len;
+    put_record(&in, FCGI_STDIN, 1, "body", 4, 0);
+    for (past = 0; past < 2; past++) {
+        decoder_init(&d, DECODER_FCGI, &l);
+        assert_int_equal(decoder_feed(&d, in.data, in.len, &used), DECODE_HEAD);
+        assert_int_equal(used, head);
+        if (past) {
+            assert_int_equal(decoder_feed(&d, in.data + used, 8, &used),
+                             DECODE_MORE);
+            decoder_skip(&d, d.req, 4);
+        } else {
+            assert_int_equal(decoder_feed(&d, in.data + used, 12, &used),
+                             DECODE_BODY);
+        }
+        assert_false(decoder_is_idle(&d));
+        decoder_end(&d, d.req);
+        assert_true(decoder_is_idle(&d));
+        decoder_release(&d);
+    }
+    buf_release(&in);
+}
+
 /* After DECODE_BAD nothing is taken any more, and the reason stays. */
 static void
 test_bad_stays(void **state)
@@ -1182,6 +1218,7 @@ main(void)
         cmocka_unit_test(test_looks_like),
         cmocka_unit_test(test_direct),
         cmocka_unit_test(test_end_inside_record),
+        cmocka_unit_test(test_idle_between_records),
         cmocka_unit_test(test_bad_stays),
         cmocka_unit_test(test_encode),
     };
