@@ -674,7 +674,7 @@ def test_forebay_request(own, folder):
                    "/x")
     assert found.stdout.startswith(b"3 ")
     found = client(server, "--param", "TEST_CASE=environ", "--header",
-                   "X-One: 1", "--method", "PUT", "/a%20b?q=1")
+                   "X-One: 1", "--request", "PUT", "/a%20b?q=1")
     values = json.loads(found.stdout)
     assert values["HTTP_X_ONE"] == "1"
     assert values["REQUEST_METHOD"] == "PUT"
