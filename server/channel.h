@@ -14,7 +14,8 @@ enum channel_type {
     /* manager -> template */
     CHANNEL_SPAWN = 1, /* slot; the descriptor is the worker's log pipe */
     CHANNEL_STOP,      /* slot: that worker finishes what it has and ends;
-                          slot -1: all, then the template itself */
+                          slot -1: all, then the template itself. value 1:
+                          other workers go on and take its connections */
     CHANNEL_KILL,      /* slot: SIGKILL; -1: all */
 
     /* template -> manager */

@@ -13,12 +13,14 @@
 
 #include "server/address.h"
 #include "server/clock.h"
+#include "server/handover.h"
 #include "server/log.h"
+#include "server/lookout.h"
 #include "server/responder.h"
 
 /* Once our side is shut, input is dropped this long and this far (front ends
  * that write their whole body before they read need it); then we close. */
-enum { LINGER_MS = 30000 };
+enum { LINGER_MS = 30000, RETRY_MS = 10 };
 #define LINGER_BYTES ((size_t)1 << 30)
 
 enum next {
@@ -109,6 +111,7 @@ run(struct executor *x, struct connection *c)
     bool keep;
 
     show_begin(x, request);
+    lookout_begin(x->worker);
     if (request->refuse_status != 0) {
         log_warnx("%s: answered %d, not run", request->refuse_why,
                   request->refuse_status);
@@ -126,7 +129,8 @@ run(struct executor *x, struct connection *c)
     }
     keep = request->keep_conn && !r.eof && request->refuse_status == 0 &&
            !outcome.had_after_work && !outcome.exit_worker &&
-           !atomic_load_explicit(&x->worker->stopping, memory_order_relaxed);
+           (!atomic_load_explicit(&x->worker->stopping, memory_order_relaxed) ||
+            atomic_load(&x->worker->siblings));
     return after_answer(x, c, r.ended, keep);
 }
 
@@ -303,8 +307,13 @@ park(struct executor *x, struct connection *c)
     x->pos = x->end = 0;
     if (atomic_load_explicit(&w->stopping, memory_order_relaxed) &&
         c->phase == CONN_HEAD && decoder_is_idle(&c->decoder)) {
-        close_connection(x, c);
-        return true;
+        if (atomic_load(&w->siblings) &&
+            handover_send(w->queue_out, c->fd, c->decoder.kind) == -EAGAIN) {
+            wait = (uint64_t)RETRY_MS * NS_PER_MS; /* the queue is full */
+        } else {
+            close_connection(x, c);
+            return true;
+        }
     }
     atomic_store_explicit(&c->deadline_ns, from + wait, memory_order_relaxed);
     c->hangup = false;
@@ -320,6 +329,7 @@ park(struct executor *x, struct connection *c)
             return true;
         }
         c->registered = true;
+        lookout_parked(w);
     }
     if (conntable_park(c)) {
         executor_deadline(w, from + wait);

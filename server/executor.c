@@ -16,13 +16,16 @@
 #include "server/channel.h"
 #include "server/clock.h"
 #include "server/connection.h"
+#include "server/handover.h"
 #include "server/log.h"
+#include "server/lookout.h"
 
 /* Events that are not a connection's: the low half of epoll_event.data. A
  * table index never gets that high (CONN_CHUNKS * CONN_PER_CHUNK). */
 enum {
     EVENT_WAKE = 0x7ffffff0,
     EVENT_CHANNEL,
+    EVENT_QUEUE,
     EVENT_LISTENER, /* the high half is the number of the listener */
 };
 
@@ -45,11 +48,19 @@ watch(int epoll_fd, int fd, uint32_t events, uint64_t data)
 /* One process is woken per connection (EPOLLEXCLUSIVE); level-triggered, so
  * that what one thread leaves wakes the next. */
 static int
+watch_shared(struct worker *w, int fd, uint64_t data)
+{
+    int rc = watch(w->epoll_fd, fd, EPOLLIN | EPOLLEXCLUSIVE, data);
+
+    return rc == -EEXIST ? 0 : rc;
+}
+
+static int
 watch_listeners(struct worker *w)
 {
     for (unsigned i = 0; i < w->listen_count; i++) {
-        int rc = watch(w->epoll_fd, w->listen_fd[i], EPOLLIN | EPOLLEXCLUSIVE,
-                       (uint64_t)i << 32 | EVENT_LISTENER);
+        int rc = watch_shared(w, w->listen_fd[i],
+                              (uint64_t)i << 32 | EVENT_LISTENER);
 
         if (rc < 0) {
             return rc;
@@ -66,6 +77,35 @@ unwatch_listeners(struct worker *w)
     }
 }
 
+void
+executor_watch(struct worker *w)
+{
+    if (atomic_load(&w->stopping)) {
+        return;
+    }
+    if (!atomic_load(&w->paused)) {
+        watch_listeners(w);
+    }
+    if (w->queue_in >= 0) {
+        watch_shared(w, w->queue_in, EVENT_QUEUE);
+    }
+}
+
+void
+executor_unwatch(struct worker *w)
+{
+    unwatch_listeners(w);
+    if (w->queue_in >= 0) {
+        epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, w->queue_in, NULL);
+    }
+}
+
+bool
+executor_is_connection(uint64_t event)
+{
+    return (uint32_t)event < EVENT_WAKE;
+}
+
 int
 executor_open(struct worker *w)
 {
@@ -73,6 +113,10 @@ executor_open(struct worker *w)
 
     atomic_init(&w->stopping, false);
     atomic_init(&w->paused, false);
+    atomic_init(&w->siblings, false);
+    atomic_init(&w->taken_over, false);
+    atomic_init(&w->lookout_started, false);
+    atomic_init(&w->lookout_asleep, 0);
     atomic_init(&w->next_sweep_ns, UINT64_MAX);
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -82,6 +126,9 @@ executor_open(struct worker *w)
     rc = watch(w->epoll_fd, w->wake_fd, EPOLLIN, EVENT_WAKE);
     if (rc == 0) {
         rc = watch(w->epoll_fd, w->channel, EPOLLIN, EVENT_CHANNEL);
+    }
+    if (rc == 0 && w->queue_in >= 0) {
+        rc = watch_shared(w, w->queue_in, EVENT_QUEUE);
     }
     return rc == 0 ? watch_listeners(w) : rc;
 }
@@ -188,6 +235,33 @@ accept_one(struct executor *x, unsigned listener)
     return true;
 }
 
+/* A kept connection of another worker. False when the queue is empty. */
+static bool
+adopt_one(struct executor *x)
+{
+    struct worker *w = x->worker;
+    struct connection *c;
+    enum decoder_kind kind;
+    int fd, rc;
+
+    rc = w->queue_in >= 0 ? handover_receive(w->queue_in, &fd, &kind) : 0;
+    if (rc != 1) {
+        if (rc < 0) {
+            accept_failed(w, -rc);
+        }
+        return false;
+    }
+    c = conntable_open(&w->conns, fd, kind);
+    if (c == NULL) {
+        close(fd);
+        accept_failed(w, ENOMEM);
+        return false;
+    }
+    c->served = true;
+    connection_serve(x, c);
+    return true;
+}
+
 static void
 expire_one(struct connection *c, void *ctx)
 {
@@ -243,12 +317,14 @@ begin_stop(struct executor *x)
     if (atomic_exchange(&w->stopping, true)) {
         return;
     }
-    if (!atomic_exchange(&w->paused, true)) {
-        unwatch_listeners(w);
-    }
+    atomic_store(&w->paused, true);
+    executor_unwatch(w);
     for (unsigned i = 0; i < w->listen_count; i++) {
         while (clock_now_ns() < until && accept_one(x, i)) {
         }
+    }
+    /* With siblings the queue is theirs; else nobody would look into it. */
+    while (!atomic_load(&w->siblings) && adopt_one(x)) {
     }
     conntable_each_parked(&w->conns, expire_one, x);
     executor_deadline(w, conntable_next_deadline(&w->conns));
@@ -270,6 +346,7 @@ read_order(struct executor *x)
     }
     /* The template is gone, or says so: both mean the end. */
     if (rc <= 0 || m.type == CHANNEL_STOP) {
+        atomic_store(&x->worker->siblings, rc == 1 && m.value == 1);
         epoll_ctl(x->worker->epoll_fd, EPOLL_CTL_DEL, x->worker->channel, NULL);
         begin_stop(x);
     }
@@ -307,6 +384,9 @@ dispatch(struct executor *x, const struct epoll_event *ev)
     case EVENT_CHANNEL:
         read_order(x);
         return;
+    case EVENT_QUEUE:
+        adopt_one(x);
+        return;
     case EVENT_LISTENER:
         accept_one(x, (unsigned)(ev->data.u64 >> 32));
         return;
@@ -339,6 +419,7 @@ executor_run(struct executor *x)
         for (int i = 0; i < n; i++) {
             dispatch(x, &ev[i]);
         }
+        lookout_end(w);
         if (atomic_load_explicit(&w->next_sweep_ns, memory_order_relaxed) !=
             UINT64_MAX) {
             sweep(x);

@@ -34,8 +34,15 @@ struct worker {
     unsigned listen_count;
     enum decoder_kind kind;
     struct conntable conns;
-    _Atomic bool stopping; /* no new connections; end when none is left */
-    _Atomic bool paused;   /* listeners are out of the epoll set */
+    int queue_in;  /* kept connections of other workers come here; -1: none */
+    int queue_out; /* and ours go there */
+    _Atomic bool stopping;   /* no new connections; end when none is left */
+    _Atomic bool siblings;   /* while stopping: others go on and take our kept
+                                connections */
+    _Atomic bool taken_over; /* the control thread stands in (lookout.h) */
+    _Atomic bool lookout_started;
+    _Atomic uint32_t lookout_asleep; /* a futex */
+    _Atomic bool paused;             /* listeners are out of the epoll set */
     _Atomic uint64_t next_sweep_ns;
     struct executor *executor; /* settings->threads of them */
 };
@@ -65,5 +72,13 @@ void executor_stop(struct worker *w);
 
 /* The sweep looks no later than at this time. Any thread. */
 void executor_deadline(struct worker *w, uint64_t deadline_ns);
+
+/* Take listeners and hand-over queue into the epoll set, or out of it. Any
+ * thread. */
+void executor_watch(struct worker *w);
+void executor_unwatch(struct worker *w);
+
+/* Is this event (epoll_event.data) one of a connection? */
+bool executor_is_connection(uint64_t event);
 
 #endif

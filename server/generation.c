@@ -20,7 +20,14 @@
 #include "server/log_relay.h"
 
 /* The descriptors of a template, as its arguments name them. */
-enum { FD_CHANNEL = 3, FD_SCOREBOARD, FD_SETTINGS, FD_LISTEN };
+enum {
+    FD_CHANNEL = 3,
+    FD_SCOREBOARD,
+    FD_SETTINGS,
+    FD_QUEUE_IN,
+    FD_QUEUE_OUT,
+    FD_LISTEN
+};
 
 /* Room behind the arguments for the title that ps shows. */
 #define TITLE_ROOM                                                             \
@@ -33,11 +40,12 @@ name(const struct generation *g)
 }
 
 static void
-send_order(struct generation *g, enum channel_type type, int slot, int fd)
+send_order(struct generation *g, enum channel_type type, int slot, int value,
+           int fd)
 {
-    struct channel_message m = { .version = CHANNEL_VERSION,
-                                 .type = type,
-                                 .slot = slot };
+    struct channel_message m = {
+        .version = CHANNEL_VERSION, .type = type, .slot = slot, .value = value
+    };
     int rc = g->ended ? 0 : channel_send(g->channel, &m, fd);
 
     if (rc < 0) {
@@ -63,7 +71,7 @@ start_worker(struct generation *g, unsigned i)
     slot->state = SLOT_STARTING;
     slot->pid = 0;
     slot->started_ms = uv_now(g->loop);
-    send_order(g, CHANNEL_SPAWN, (int)i, pipe_fd[1]);
+    send_order(g, CHANNEL_SPAWN, (int)i, 0, pipe_fd[1]);
     close(pipe_fd[1]);
 }
 
@@ -311,19 +319,20 @@ settings_memory(const struct pool_settings *s)
 }
 
 struct spawn_args {
-    char text[6][512];
-    char *argv[9];
+    char text[8][512];
+    char *argv[11];
     uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS];
     int count;
 };
 
 static void
 build_args(struct generation *g, const struct listener *listener,
-           unsigned listeners, int channel, int settings, int log,
-           struct spawn_args *a)
+           unsigned listeners, const int *queue, int channel, int settings,
+           int log, struct spawn_args *a)
 {
     size_t used = 0;
-    const int fds[] = { -1, log, log, channel, g->score.fd, settings };
+    const int fds[] = { -1,          log,      log,      channel,
+                        g->score.fd, settings, queue[0], queue[1] };
 
     a->count = FD_LISTEN;
     for (int i = 0; i < FD_LISTEN; i++) {
@@ -344,6 +353,8 @@ build_args(struct generation *g, const struct listener *listener,
     }
     snprintf(a->text[5], sizeof(a->text[5]), "--log-level=%d",
              (int)log_get_level());
+    snprintf(a->text[6], sizeof(a->text[6]), "--queue-in=%d", FD_QUEUE_IN);
+    snprintf(a->text[7], sizeof(a->text[7]), "--queue-out=%d", FD_QUEUE_OUT);
 }
 
 static int
@@ -359,7 +370,7 @@ spawn_template(struct generation *g, const char *program, struct spawn_args *a)
     int n = 0;
 
     a->argv[n++] = (char *)program;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         a->argv[n++] = a->text[i];
     }
     a->argv[n++] = (char *)TITLE_ROOM;
@@ -398,8 +409,9 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
 int
 generation_start(uv_loop_t *loop, const struct pool_settings *s,
                  const struct listener *listener, unsigned listeners,
-                 const char *program, const struct generation_events *events,
-                 void *ctx, struct generation **ret, char *why, size_t size)
+                 const int *queue, const char *program,
+                 const struct generation_events *events, void *ctx,
+                 struct generation **ret, char *why, size_t size)
 {
     struct generation *g = allocate(loop, s, events, ctx);
     struct spawn_args args;
@@ -416,7 +428,8 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     if (rc == 0) {
         g->log = log_source_open(loop, log[0], s->name);
         g->channel = pair[0];
-        build_args(g, listener, listeners, pair[1], settings, log[1], &args);
+        build_args(g, listener, listeners, queue, pair[1], settings, log[1],
+                   &args);
         rc = spawn_template(g, program, &args);
     }
     if (settings >= 0) {
@@ -455,19 +468,19 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
  */
 
 void
-generation_stop(struct generation *g)
+generation_stop(struct generation *g, bool siblings)
 {
     if (!g->stopping) {
         g->stopping = true;
         uv_timer_stop(&g->respawn);
-        send_order(g, CHANNEL_STOP, -1, -1);
+        send_order(g, CHANNEL_STOP, -1, siblings, -1);
     }
 }
 
 void
 generation_kill(struct generation *g)
 {
-    send_order(g, CHANNEL_KILL, -1, -1);
+    send_order(g, CHANNEL_KILL, -1, 0, -1);
 }
 
 void

@@ -72,15 +72,18 @@ struct generation {
     struct generation *next; /* the manager's list */
 };
 
-/* Start a template with program. 0, or -1 with a sentence in why. */
+/* Start a template with program. queue is the pool's hand-over pair
+ * (handover.h): where workers read, where they write. 0, or -1 with a sentence
+ * in why. */
 int generation_start(uv_loop_t *loop, const struct pool_settings *s,
                      const struct listener *listener, unsigned listeners,
-                     const char *program,
+                     const int *queue, const char *program,
                      const struct generation_events *events, void *ctx,
                      struct generation **ret, char *why, size_t size);
 
-/* Workers finish what they have and end, then the template. */
-void generation_stop(struct generation *g);
+/* Workers finish what they have and end, then the template. siblings: another
+ * generation goes on and takes their kept connections. */
+void generation_stop(struct generation *g, bool siblings);
 
 /* SIGKILL to all workers (by the template), and to the template itself if it
  * does not answer. */

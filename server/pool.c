@@ -7,7 +7,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "server/channel.h"
 #include "server/log.h"
 #include "server/manager.h"
 #include "server/privileges.h"
@@ -57,7 +59,8 @@ on_kill(uv_timer_t *timer)
 static void
 retire(struct pool *p, struct generation *g)
 {
-    generation_stop(g);
+    generation_stop(g, p->state == POOL_SERVING && p->current != NULL &&
+                           p->current != g);
     uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout, 0);
 }
 
@@ -284,6 +287,11 @@ pool_close(struct pool *p)
     for (unsigned i = 0; i < p->listeners; i++) {
         listener_close(&p->listener[i]);
     }
+    for (int i = 0; i < 2; i++) {
+        if (p->queue[i] >= 0) {
+            close(p->queue[i]);
+        }
+    }
 }
 
 /* -- start ------------------------------------------------------------------
@@ -295,7 +303,7 @@ start_generation(struct pool *p, char *why, size_t size)
     struct generation *g;
 
     if (generation_start(p->loop, p->settings, p->listener, p->listeners,
-                         p->program, &generation_events, p, &g, why,
+                         p->queue, p->program, &generation_events, p, &g, why,
                          size) != 0) {
         return NULL;
     }
@@ -369,8 +377,10 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
 {
     struct python_version wanted;
     struct privileges user;
+    int rc;
 
     memset(p, 0, sizeof(*p));
+    p->queue[0] = p->queue[1] = -1;
     p->loop = loop;
     p->settings = s;
     p->inherited = inherited;
@@ -384,6 +394,11 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
             0 ||
         privileges_lookup(s->user, s->group, &user, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;
+    }
+    rc = channel_pair(p->queue);
+    if (rc < 0) {
+        snprintf(why, size, "hand-over queue: %s", strerror(-rc));
+        return MANAGER_EXIT_FAILED;
     }
     return open_listeners(p, why, size) == 0 ? 0 : MANAGER_EXIT_UNAVAILABLE;
 }

@@ -53,6 +53,8 @@ struct pool {
     struct listener listener[EXECUTOR_MAX_LISTENERS];
     unsigned listeners;
 
+    int queue[2]; /* hand-over of kept connections */
+
     struct generation *current; /* serves, or is the first to start */
     struct generation *next;    /* starts beside current: a reload */
     struct generation *all;     /* these and those that finish */

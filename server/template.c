@@ -46,6 +46,7 @@ struct template
     unsigned children;
     int channel;
     bool stopping;
+    int siblings;        /* value of the last CHANNEL_STOP */
     uint64_t kill_at_ns; /* after the manager is gone; 0: no such time */
 };
 
@@ -146,6 +147,38 @@ configure(struct template *t)
     };
 }
 
+/* Every descriptor that the manager gave, -1-terminated. ret has room for
+ * EXECUTOR_MAX_LISTENERS + 6. */
+static void
+own_descriptors(const struct template_start *start, int *ret)
+{
+    int n = 0;
+
+    ret[n++] = start->channel;
+    ret[n++] = start->scoreboard;
+    ret[n++] = start->settings;
+    for (unsigned i = 0; i < start->listen_count; i++) {
+        ret[n++] = start->listen_fd[i];
+    }
+    if (start->queue_in >= 0) {
+        ret[n++] = start->queue_in;
+        ret[n++] = start->queue_out;
+    }
+    ret[n] = -1;
+}
+
+/* Whether a program that this process executes gets them. */
+static void
+set_close_on_exec(const struct template_start *start, int flag)
+{
+    int fd[EXECUTOR_MAX_LISTENERS + 6];
+
+    own_descriptors(start, fd);
+    for (int i = 0; fd[i] >= 0; i++) {
+        fcntl(fd[i], F_SETFD, flag);
+    }
+}
+
 /* The import left behind what a fork would break. Start this program again, in
  * this process, without any trace of it; workers then import for themselves. */
 static int
@@ -153,7 +186,6 @@ start_clean(struct template *t, const char *found, char *why, size_t size)
 {
     char **argv = t->start->argv;
     int last = 0;
-    int keep[] = { t->channel, t->start->scoreboard, t->start->settings };
 
     log_warnx("preload: the import left %s behind, which a fork would break; "
               "each worker imports the application for itself (preload = on "
@@ -163,12 +195,7 @@ start_clean(struct template *t, const char *found, char *why, size_t size)
         last++;
     }
     argv[last] = strdup("--clean"); /* main() left room for it */
-    for (size_t i = 0; i < sizeof(keep) / sizeof(*keep); i++) {
-        fcntl(keep[i], F_SETFD, 0);
-    }
-    for (unsigned i = 0; i < t->start->listen_count; i++) {
-        fcntl(t->start->listen_fd[i], F_SETFD, 0);
-    }
+    set_close_on_exec(t->start, 0);
     execv("/proc/self/exe", argv);
     snprintf(why, size, "starting again without preload: %s", strerror(errno));
     return -1;
@@ -178,20 +205,18 @@ static int
 preload(struct template *t, int log_fd, char *why, size_t size)
 {
     char found[1024];
-    int own[EXECUTOR_MAX_LISTENERS + 5];
+    int own[EXECUTOR_MAX_LISTENERS + 7];
     int n = 0;
 
     if (worker_import(&t->settings, &t->app_name, &t->config, &t->app, why,
                       size) != 0) {
         return -1;
     }
-    own[n++] = t->channel;
-    own[n++] = t->start->scoreboard;
-    own[n++] = t->start->settings;
-    own[n++] = log_fd;
-    for (unsigned i = 0; i < t->start->listen_count; i++) {
-        own[n++] = t->start->listen_fd[i];
+    own_descriptors(t->start, own);
+    while (own[n] >= 0) {
+        n++;
     }
+    own[n++] = log_fd;
     own[n] = -1;
     if (interp_unsafe_to_fork(own, found, sizeof(found))) {
         if (t->settings.preload == CONF_PRELOAD_AUTO) {
@@ -223,6 +248,8 @@ become_worker(struct template *t, int slot, int channel, int log_fd)
         .slot = slot,
         .channel = channel,
         .log_fd = log_fd,
+        .queue_in = t->start->queue_in,
+        .queue_out = t->start->queue_out,
         .listen_fd = t->start->listen_fd,
         .listen_count = t->start->listen_count,
         .score = &t->score.slot[(unsigned)slot * t->settings.threads],
@@ -320,7 +347,7 @@ stop_worker(struct template *t, int slot)
     struct child *child = &t->child[slot];
 
     if (child->pid != 0 && child->channel >= 0) {
-        channel_say(child->channel, CHANNEL_STOP, slot, 0, 0, NULL);
+        channel_say(child->channel, CHANNEL_STOP, slot, 0, t->siblings, NULL);
     }
 }
 
@@ -352,6 +379,7 @@ manager_gone(struct template *t)
 {
     log_warnx("the manager is gone: workers finish what they have and end");
     t->stopping = true;
+    t->siblings = 0;
     close(t->channel);
     t->channel = -1;
     t->kill_at_ns =
@@ -381,6 +409,7 @@ obey(struct template *t)
         break;
     case CHANNEL_STOP:
         t->stopping = t->stopping || m.slot == -1;
+        t->siblings = m.value;
         for_slots(t, m.slot, stop_worker);
         break;
     case CHANNEL_KILL:
@@ -490,19 +519,6 @@ prepare(struct template *t, char *why, size_t size)
     return prepare_process(t, why, size);
 }
 
-/* The manager's descriptors were inherited through exec: from here on no child
- * of the application gets them. */
-static void
-close_on_exec(const struct template_start *start)
-{
-    fcntl(start->channel, F_SETFD, FD_CLOEXEC);
-    fcntl(start->scoreboard, F_SETFD, FD_CLOEXEC);
-    fcntl(start->settings, F_SETFD, FD_CLOEXEC);
-    for (unsigned i = 0; i < start->listen_count; i++) {
-        fcntl(start->listen_fd[i], F_SETFD, FD_CLOEXEC);
-    }
-}
-
 int
 template_main(const struct template_start *start)
 {
@@ -510,7 +526,8 @@ template_main(const struct template_start *start)
     char why[CHANNEL_TEXT_MAX];
     int log_fd = fcntl(2, F_DUPFD_CLOEXEC, 10);
 
-    close_on_exec(start);
+    /* They came through exec; no child of the application gets them. */
+    set_close_on_exec(start, FD_CLOEXEC);
     if (log_fd >= 0) {
         log_to_manager(log_fd);
     }

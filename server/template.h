@@ -17,6 +17,8 @@ struct template_start {
     int channel;    /* to the manager */
     int scoreboard; /* memfd */
     int settings;   /* memfd with settings_write()'s text */
+    int queue_in;   /* handover.h, or -1 */
+    int queue_out;
     int listen_fd[EXECUTOR_MAX_LISTENERS];
     unsigned listen_count;
     unsigned slots; /* workers at most */

@@ -212,6 +212,8 @@ new_worker(const struct worker_start *s)
     w->settings = p;
     w->slot = s->slot;
     w->channel = s->channel;
+    w->queue_in = s->queue_in;
+    w->queue_out = s->queue_out;
     w->kind = kinds[p->protocol];
     memcpy(w->listen_fd, s->listen_fd, s->listen_count * sizeof(int));
     w->listen_count = s->listen_count;

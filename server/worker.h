@@ -24,6 +24,7 @@ struct worker_start {
     int slot;
     int channel; /* to the template */
     int log_fd;  /* pipe to the manager: becomes descriptors 1 and 2 */
+    int queue_in, queue_out; /* handover.h */
     const int *listen_fd;
     unsigned listen_count;
     struct scoreboard_slot *score; /* settings->threads of them */

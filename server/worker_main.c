@@ -58,6 +58,10 @@ read_args(int argc, char **argv, struct template_start *start)
             start->settings = number(value + 1);
         } else if (strncmp(argv[i], "--slots", len) == 0) {
             start->slots = (unsigned)number(value + 1);
+        } else if (strncmp(argv[i], "--queue-in", len) == 0) {
+            start->queue_in = number(value + 1);
+        } else if (strncmp(argv[i], "--queue-out", len) == 0) {
+            start->queue_out = number(value + 1);
         } else if (strncmp(argv[i], "--log-level", len) == 0) {
             log_set_level((enum log_level)number(value + 1));
         } else if (strncmp(argv[i], "--listen", len) == 0) {
@@ -82,7 +86,12 @@ int
 main(int argc, char **argv)
 {
     struct template_start start = {
-        .channel = -1, .scoreboard = -1, .settings = -1, .argv = argv
+        .channel = -1,
+        .scoreboard = -1,
+        .settings = -1,
+        .queue_in = -1,
+        .queue_out = -1,
+        .argv = argv,
     };
     char **copy;
 

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See lookout.h.
+ *
+ * While it stands in, the listeners and the hand-over queue are out of the
+ * epoll set: a busy worker must not be the one that is woken for a new
+ * connection. An executor that becomes free puts them back before it waits.
+ */
+#include "server/lookout.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/clock.h"
+#include "server/handover.h"
+#include "server/log.h"
+
+enum {
+    TICK_MS = 1,    /* a request that outlives one tick is slow */
+    REST_MS = 1000, /* without requests for so long: sleep */
+    EVENTS = 16,
+};
+
+/* -- sleeping ---------------------------------------------------------------
+ */
+
+static void
+sleep_until_woken(struct worker *w)
+{
+    atomic_store(&w->lookout_asleep, 1);
+    while (atomic_load(&w->lookout_asleep) == 1) {
+        syscall(SYS_futex, &w->lookout_asleep, FUTEX_WAIT_PRIVATE, 1, NULL);
+    }
+}
+
+static void
+wake(struct worker *w)
+{
+    if (atomic_exchange(&w->lookout_asleep, 0) == 1) {
+        syscall(SYS_futex, &w->lookout_asleep, FUTEX_WAKE_PRIVATE, 1);
+    }
+}
+
+static void
+tick(void)
+{
+    struct timespec t = { 0, (long)TICK_MS * NS_PER_MS };
+
+    nanosleep(&t, NULL);
+}
+
+/* -- standing in ------------------------------------------------------------
+ */
+
+/* When the youngest running request began; 0 when an executor is free. */
+static uint64_t
+busy_since(struct worker *w)
+{
+    uint64_t youngest = 1;
+
+    for (unsigned i = 0; i < w->settings->threads; i++) {
+        uint64_t begun = atomic_load_explicit(&w->executor[i].score->begun_ns,
+                                              memory_order_relaxed);
+
+        if (begun == 0) {
+            return 0;
+        }
+        youngest = begun > youngest ? begun : youngest;
+    }
+    return youngest;
+}
+
+/* A connection that cannot be passed on waits for its executor; its event has
+ * been used up, so it is armed again when one is free. */
+struct deferred {
+    struct connection *c[EVENTS];
+    unsigned count;
+};
+
+static void
+pass_on(struct worker *w, struct connection *c, struct deferred *d)
+{
+    if (c->phase == CONN_HEAD && decoder_is_idle(&c->decoder) &&
+        handover_send(w->queue_out, c->fd, c->decoder.kind) == 0) {
+        conntable_close(&w->conns, c);
+        return;
+    }
+    d->c[d->count++] = c;
+}
+
+static void
+rearm(struct worker *w, struct deferred *d)
+{
+    for (unsigned i = 0; i < d->count; i++) {
+        struct connection *c = d->c[i];
+        struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+                                  .data.u64 = conntable_event(c) };
+
+        /* Armed while it is ours: once parked it may be closed by another
+         * thread at once, and the descriptor be another connection's. An event
+         * that comes in between leaves a note, and it is armed again. */
+        do {
+            epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
+        } while (!conntable_park(c));
+    }
+    d->count = 0;
+}
+
+static void
+stand_in(struct worker *w, uint64_t since)
+{
+    struct deferred deferred = { .count = 0 };
+
+    if (atomic_exchange(&w->taken_over, true)) {
+        return;
+    }
+    executor_unwatch(w);
+    while (busy_since(w) != 0 && deferred.count == 0 &&
+           !atomic_load(&w->stopping)) {
+        struct epoll_event ev[EVENTS];
+        int n = epoll_wait(w->epoll_fd, ev, EVENTS, TICK_MS);
+
+        for (int i = 0; i < n; i++) {
+            struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);
+
+            if (c != NULL) {
+                pass_on(w, c, &deferred);
+            }
+        }
+        if (n > 0 && deferred.count == 0) {
+            continue;
+        }
+        if (n == 1 && !executor_is_connection(ev[0].data.u64)) {
+            tick(); /* an order to the worker: not for this thread */
+        }
+    }
+    /* What could not be passed on: until an executor is free again. */
+    while (deferred.count > 0 && busy_since(w) == since) {
+        tick();
+    }
+    rearm(w, &deferred);
+}
+
+static void *
+lookout_main(void *arg)
+{
+    struct worker *w = arg;
+    uint64_t last = 0, quiet_since = clock_now_ns();
+
+    for (;;) {
+        uint64_t since = busy_since(w);
+
+        if (since != 0 && since == last && atomic_load(&w->conns.open) > 1) {
+            stand_in(w, since);
+        }
+        if (since != 0 || last != 0) {
+            quiet_since = clock_coarse_ns();
+        } else if (clock_coarse_ns() - quiet_since >
+                   (uint64_t)REST_MS * NS_PER_MS) {
+            sleep_until_woken(w);
+            quiet_since = clock_now_ns();
+        }
+        last = since;
+        tick();
+    }
+    return NULL;
+}
+
+/* -- what executors call ----------------------------------------------------
+ */
+
+/* Signals are for the threads that run Python. */
+static void
+start(struct worker *w)
+{
+    sigset_t all, old;
+    pthread_t thread;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&thread, NULL, lookout_main, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0) {
+        log_warnx("no control thread (%s): kept connections wait for this "
+                  "worker while it is busy",
+                  strerror(rc));
+        return;
+    }
+    pthread_detach(thread);
+}
+
+void
+lookout_parked(struct worker *w)
+{
+    if (!atomic_load_explicit(&w->lookout_started, memory_order_relaxed) &&
+        !atomic_exchange(&w->lookout_started, true) && w->queue_out >= 0 &&
+        w->settings->workers > 1) {
+        start(w);
+    }
+}
+
+void
+lookout_begin(struct worker *w)
+{
+    if (atomic_load_explicit(&w->lookout_asleep, memory_order_relaxed) == 1) {
+        wake(w);
+    }
+}
+
+void
+lookout_end(struct worker *w)
+{
+    if (atomic_load_explicit(&w->taken_over, memory_order_relaxed) &&
+        atomic_exchange(&w->taken_over, false)) {
+        executor_watch(w);
+    }
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server/log.c: lines for people, messages for the manager, escaping.
+ */
+#include "tests/unit_server/unit.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "server/log.h"
+
+static int saved_stderr, in, out;
+static char text[300000];
+
+/* Descriptor 2 becomes a pipe; what cmocka has to say goes to the old one. */
+static int
+catch_stderr(void **state)
+{
+    int fds[2];
+
+    (void)state;
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return -1;
+    }
+    in = fds[0];
+    out = fds[1];
+    fcntl(in, F_SETFL, O_NONBLOCK);
+    fcntl(in, F_SETPIPE_SZ, 1 << 20);
+    fflush(stderr);
+    saved_stderr = dup(STDERR_FILENO);
+    dup2(out, STDERR_FILENO);
+    log_set_level(LOG_LEVEL_INFO);
+    log_to_manager(-1);
+    return 0;
+}
+
+static int
+give_stderr_back(void **state)
+{
+    (void)state;
+    log_to_manager(-1);
+    log_set_output(NULL);
+    dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+    close(in);
+    close(out);
+    return 0;
+}
+
+/* All that was written, NUL-terminated in text. */
+static size_t
+caught(void)
+{
+    size_t len = 0;
+    ssize_t n;
+
+    while ((n = read(in, text + len, sizeof(text) - 1 - len)) > 0) {
+        len += (size_t)n;
+    }
+    text[len] = '\0';
+    return len;
+}
+
+/* The message of a line for people, after its prefix has been checked:
+ * "2024-01-31 12:00:00.123 INFO  forebay[4711]: ". */
+static const char *
+after_prefix(const char *line, const char *level, const char *who)
+{
+    static const char shape[] = "0000-00-00 00:00:00.000 ";
+    char expected[80];
+
+    for (size_t i = 0; shape[i] != '\0'; i++) {
+        if (shape[i] == '0' ? !isdigit((unsigned char)line[i])
+                            : line[i] != shape[i]) {
+            fail_msg("no time in front of: %s", line);
+        }
+    }
+    line += sizeof(shape) - 1;
+    snprintf(expected, sizeof(expected), "%-5s %s: ", level, who);
+    if (strncmp(line, expected, strlen(expected)) != 0) {
+        fail_msg("\"%s\" does not begin with \"%s\"", line, expected);
+    }
+    return line + strlen(expected);
+}
+
+static const char *
+me(void)
+{
+    static char who[40];
+
+    snprintf(who, sizeof(who), "forebay[%ld]", (long)getpid());
+    return who;
+}
+
+static void
+test_levels(void **state)
+{
+    (void)state;
+    log_error("e %d", 1);
+    caught();
+    assert_string_equal(after_prefix(text, "ERROR", me()), "e 1\n");
+    log_warnx("w");
+    caught();
+    assert_string_equal(after_prefix(text, "WARN", me()), "w\n");
+    log_info("i");
+    caught();
+    assert_string_equal(after_prefix(text, "INFO", me()), "i\n");
+    log_debug("d");
+    assert_int_equal(caught(), 0);
+    log_set_level(LOG_LEVEL_DEBUG);
+    assert_int_equal(log_get_level(), LOG_LEVEL_DEBUG);
+    log_debug("d");
+    caught();
+    assert_string_equal(after_prefix(text, "DEBUG", me()), "d\n");
+    log_set_level(LOG_LEVEL_ERROR);
+    log_warnx("w");
+    log_text('I', "x", 1);
+    assert_int_equal(caught(), 0);
+    log_text('E', "x", 1);
+    assert_true(caught() > 0);
+}
+
+static void
+test_errno(void **state)
+{
+    (void)state;
+    errno = ENOENT;
+    log_warn("open %s", "/x");
+    assert_int_equal(errno, ENOENT);
+    caught();
+    assert_string_equal(after_prefix(text, "WARN", me()),
+                        "open /x: No such file or directory\n");
+    errno = EACCES;
+    log_error("x");
+    log_info("x");
+    log_debug("x");
+    log_warnx("x");
+    log_text('I', "x", 1);
+    assert_int_equal(errno, EACCES);
+}
+
+/* Nothing from outside makes a line of its own or moves a cursor; text in any
+ * language stays as it is. */
+static void
+test_outside_bytes(void **state)
+{
+    (void)state;
+    log_info("a%sb", "\n2024-01-01 00:00:00.000 ERROR forebay[1]: forged");
+    caught();
+    assert_string_equal(after_prefix(text, "INFO", me()),
+                        "a\\n2024-01-01 00:00:00.000 ERROR forebay[1]: "
+                        "forgedb\n");
+    log_info("%s",
+             "\033[31m\r\a\x7f\ttab \xc3\x89\xe2\x82\xac\xf0\x9f\x98\x80");
+    caught();
+    assert_string_equal(after_prefix(text, "INFO", me()),
+                        "\\x1b[31m\\x0d\\x07\\x7f\ttab "
+                        "\xc3\x89\xe2\x82\xac\xf0\x9f\x98\x80\n");
+    /* Not UTF-8: a lone byte, overlong, a surrogate, cut, C1 controls. */
+    log_info("%s", "\xff \xc0\xaf \xed\xa0\x80 \xc2\x9b \xe2\x82");
+    caught();
+    assert_string_equal(after_prefix(text, "INFO", me()),
+                        "\\xff \\xc0\\xaf \\xed\\xa0\\x80 \\xc2\\x9b "
+                        "\\xe2\\x82\n");
+}
+
+/* A traceback is one message of several lines, each with its prefix. */
+static void
+test_text_of_several_lines(void **state)
+{
+    static const char traceback[] = "Traceback:\n  File \"x\"\n\nBoom\n";
+    const char *expected[] = { "Traceback:", "  File \"x\"", "", "Boom" };
+    char *line = text, *end;
+
+    (void)state;
+    log_text('E', traceback, sizeof(traceback) - 1);
+    caught();
+    for (size_t i = 0; i < COUNT(expected); i++) {
+        end = strchr(line, '\n');
+        assert_non_null(end);
+        *end = '\0';
+        assert_string_equal(after_prefix(line, "ERROR", me()), expected[i]);
+        line = end + 1;
+    }
+    assert_string_equal(line, "");
+    log_text('W', "", 0);
+    caught();
+    assert_string_equal(after_prefix(text, "WARN", me()), "\n");
+    log_text('?', "a\0b", 3);
+    caught();
+    assert_string_equal(after_prefix(text, "INFO", me()), "a\\x00b\n");
+}
+
+static void
+test_long_lines(void **state)
+{
+    char *big = malloc(200001);
+    size_t sizes[] = { 800, 895, 896, 897, 1023, 1024, 1025, 60000 };
+
+    (void)state;
+    memset(big, 'x', 200000);
+    big[200000] = '\0';
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        errno = EPIPE;
+        log_warn("%.*s", (int)sizes[i], big);
+        caught();
+        assert_int_equal(strlen(after_prefix(text, "WARN", me())),
+                         sizes[i] + strlen(": Broken pipe\n"));
+    }
+    /* Endless ones are cut, and still end. */
+    log_text('I', big, 200000);
+    assert_true(caught() <= 200000 + 100);
+    assert_int_equal(text[strlen(text) - 1], '\n');
+    free(big);
+}
+
+static void
+test_to_manager(void **state)
+{
+    char expected[] = { LOG_MARK, 'E', 'a', LOG_NEWLINE, 'b', '\n', '\0' };
+    char hostile[] = { LOG_MARK, 'E', LOG_NEWLINE, 'x', '\0' };
+    char *big = malloc(100000);
+    size_t len;
+
+    (void)state;
+    log_to_manager(out);
+    log_text('E', "a\nb\n", 4);
+    caught();
+    assert_string_equal(text, expected);
+    log_warnx("%s", "w");
+    caught();
+    assert_int_equal(text[0], LOG_MARK);
+    assert_string_equal(text + 1, "Ww\n");
+    log_debug("not wanted");
+    assert_int_equal(caught(), 0);
+
+    /* Bytes that mean something on this pipe cannot come from outside. */
+    log_info("%s", hostile);
+    caught();
+    assert_int_equal(text[0], LOG_MARK);
+    assert_string_equal(text + 1, "I\\x1eE\\x1fx\n");
+
+    memset(big, 'y', 100000);
+    big[99999] = '\0';
+    log_error("%s", big);
+    len = caught();
+    assert_int_equal(len, LOG_MESSAGE_MAX);
+    assert_int_equal(text[len - 1], '\n');
+    assert_null(memchr(text, '\n', len - 1));
+    free(big);
+}
+
+static char collected[1000];
+
+static void
+collect(const char *data, size_t len)
+{
+    snprintf(collected, sizeof(collected), "%.*s", (int)len, data);
+}
+
+static void
+test_relay(void **state)
+{
+    char joined[] = { 'a', LOG_NEWLINE, 'b', '\0' };
+    char *end;
+
+    (void)state;
+    log_relay('W', "shop[77]", "hello", 5);
+    caught();
+    assert_string_equal(after_prefix(text, "WARN", "shop[77]"), "hello\n");
+    log_relay('A', "shop[77]", "print", 5);
+    caught();
+    assert_string_equal(after_prefix(text, "app", "shop[77]"), "print\n");
+    log_relay('D', "shop[77]", "hidden", 6);
+    assert_int_equal(caught(), 0);
+    log_set_level(LOG_LEVEL_ERROR);
+    log_relay('A', "shop[77]", "still shown", 11);
+    assert_true(caught() > 0);
+    log_relay('\0', "x", "hidden", 6);
+    assert_int_equal(caught(), 0);
+
+    log_set_output(collect);
+    log_relay('E', "x", joined, 3);
+    assert_int_equal(caught(), 0);
+    end = strchr(collected, '\n');
+    *end = '\0';
+    assert_string_equal(after_prefix(collected, "ERROR", "x"), "a");
+    assert_string_equal(after_prefix(end + 1, "ERROR", "x"), "b\n");
+}
+
+/* A reader that does not read must not stop a thread for ever, and a reader
+ * that has gone must not kill it. */
+static void
+test_dead_reader(void **state)
+{
+    struct sigaction ignore = { .sa_handler = SIG_IGN }, old;
+
+    (void)state;
+    sigaction(SIGPIPE, &ignore, &old);
+    close(in);
+    errno = 0;
+    log_error("nobody hears this");
+    log_to_manager(out);
+    log_error("nor this");
+    assert_int_equal(errno, 0);
+    sigaction(SIGPIPE, &old, NULL);
+    in = open("/dev/null", O_RDONLY);
+}
+
+static void *
+write_lines(void *arg)
+{
+    char line[201];
+
+    memset(line, *(const char *)arg, 200);
+    line[200] = '\0';
+    for (int i = 0; i < 100; i++) {
+        log_info("%s", line);
+    }
+    return NULL;
+}
+
+/* Eight threads at once: no line holds a piece of another. */
+static void
+test_threads(void **state)
+{
+    pthread_t thread[8];
+    const char *letters = "abcdefgh";
+    unsigned lines = 0;
+    char *line = text, *end;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        pthread_create(&thread[i], NULL, write_lines,
+                       (void *)(uintptr_t)(letters + i));
+    }
+    for (int i = 0; i < 8; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    caught();
+    for (; *line != '\0'; line = end + 1, lines++) {
+        const char *message;
+
+        end = strchr(line, '\n');
+        *end = '\0';
+        message = after_prefix(line, "INFO", me());
+        assert_int_equal(strlen(message), 200);
+        assert_int_equal(strspn(message, (char[]){ message[0], '\0' }), 200);
+    }
+    assert_int_equal(lines, 800);
+}
+
+static void
+test_escape(void **state)
+{
+    char escaped[64], tight[6];
+
+    (void)state;
+    log_escape(escaped, sizeof(escaped), "a\\b\n\x00\xff~ ", 8);
+    assert_string_equal(escaped, "a\\\\b\\x0a\\x00\\xff~ ");
+    assert_string_equal(log_escape(escaped, sizeof(escaped), "", 0), "");
+    /* An escape is whole or not there. */
+    assert_string_equal(log_escape(tight, 6, "ab\n", 3), "ab");
+    assert_string_equal(log_escape(tight, 6, "a\n", 2), "a\\x0a");
+    assert_string_equal(log_escape(tight, 6, "abcd\\", 5), "abcd");
+    assert_string_equal(log_escape(tight, 1, "abc", 3), "");
+}
+
+#define CATCHING(f)                                                            \
+    cmocka_unit_test_setup_teardown(f, catch_stderr, give_stderr_back)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CATCHING(test_levels),        CATCHING(test_errno),
+        CATCHING(test_outside_bytes), CATCHING(test_text_of_several_lines),
+        CATCHING(test_long_lines),    CATCHING(test_to_manager),
+        CATCHING(test_relay),         CATCHING(test_dead_reader),
+        CATCHING(test_threads),       cmocka_unit_test(test_escape),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
