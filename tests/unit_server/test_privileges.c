@@ -108,7 +108,7 @@ test_number_without_entry(void **state)
 static void
 test_user_with_entry(void **state)
 {
-    struct passwd *pw = getpwnam("daemon");
+    struct passwd *entry = getpwnam("daemon"), copy, *pw = &copy;
     struct privileges by_name, by_number;
     gid_t groups[PRIVILEGES_MAX_GROUPS];
     int count = PRIVILEGES_MAX_GROUPS;
@@ -116,9 +116,11 @@ test_user_with_entry(void **state)
 
     (void)state;
     need_root();
-    if (pw == NULL) {
+    if (entry == NULL) {
         skip();
     }
+    copy = *entry; /* the next lookup overwrites it */
+    copy.pw_dir = strdup(entry->pw_dir);
     assert_true(getgrouplist("daemon", pw->pw_gid, groups, &count) > 0);
     snprintf(number, sizeof(number), "%lu", (unsigned long)pw->pw_uid);
     assert_int_equal(
@@ -132,6 +134,7 @@ test_user_with_entry(void **state)
     assert_memory_equal(by_name.groups, groups,
                         (size_t)count * sizeof(groups[0]));
     assert_string_equal(by_name.home, pw->pw_dir);
+    free(copy.pw_dir);
 
     /* group alone keeps the user. */
     assert_int_equal(
