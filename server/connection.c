@@ -292,6 +292,22 @@ wait_ms(struct connection *c, const struct pool_settings *s, uint64_t now)
     }
 }
 
+int
+connection_give_away(struct worker *w, struct connection *c)
+{
+    int rc = handover_send(w->queue_out, c->fd, c->decoder.kind);
+
+    if (rc == 0) {
+        /* The open file lives on elsewhere: closing our descriptor does not
+         * take it out of our epoll set (epoll(7)). */
+        if (c->registered) {
+            epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+        }
+        conntable_close(&w->conns, c);
+    }
+    return rc;
+}
+
 /* Give the connection back to the epoll set. False: still owned, look again.
  * The deadline of a head runs from its first byte, the others from now. */
 static bool
@@ -307,13 +323,15 @@ park(struct executor *x, struct connection *c)
     x->pos = x->end = 0;
     if (atomic_load_explicit(&w->stopping, memory_order_relaxed) &&
         c->phase == CONN_HEAD && decoder_is_idle(&c->decoder)) {
-        if (atomic_load(&w->siblings) &&
-            handover_send(w->queue_out, c->fd, c->decoder.kind) == -EAGAIN) {
-            wait = (uint64_t)RETRY_MS * NS_PER_MS; /* the queue is full */
-        } else {
-            close_connection(x, c);
+        int rc = atomic_load(&w->siblings) ? connection_give_away(w, c) : -1;
+
+        if (rc != -EAGAIN) {
+            if (rc != 0) {
+                close_connection(x, c);
+            }
             return true;
         }
+        wait = (uint64_t)RETRY_MS * NS_PER_MS; /* the queue is full */
     }
     atomic_store_explicit(&c->deadline_ns, from + wait, memory_order_relaxed);
     c->hangup = false;

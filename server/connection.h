@@ -21,4 +21,9 @@ void connection_serve(struct executor *x, struct connection *c);
 void connection_expire(struct executor *x, struct connection *c,
                        uint64_t now_ns);
 
+/* Pass an owned connection that stands between two requests to a sibling. 0:
+ * it is gone; -EAGAIN or another -errno: it is still owned by the caller. Any
+ * thread. */
+int connection_give_away(struct worker *w, struct connection *c);
+
 #endif

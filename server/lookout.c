@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "server/clock.h"
-#include "server/handover.h"
+#include "server/connection.h"
 #include "server/log.h"
 
 enum {
@@ -88,8 +88,7 @@ static void
 pass_on(struct worker *w, struct connection *c, struct deferred *d)
 {
     if (c->phase == CONN_HEAD && decoder_is_idle(&c->decoder) &&
-        handover_send(w->queue_out, c->fd, c->decoder.kind) == 0) {
-        conntable_close(&w->conns, c);
+        connection_give_away(w, c) == 0) {
         return;
     }
     d->c[d->count++] = c;
