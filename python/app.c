@@ -1,0 +1,826 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Find and import the application. See app.h. Template and worker; GIL held but
+ * in app_name_parse().
+ *
+ * A file is imported under the name that other modules of the application would
+ * use for it, so that it exists once (wsgi checklist A6). Files that cannot be
+ * imported by name (file.wsgi, my-app.py) are loaded under a name of their own.
+ */
+#include "python/app.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "python/compat.h"
+#include "python/errors.h"
+
+/* -- the text ----------------------------------------------------------------
+ */
+
+static int __attribute__((format(printf, 3, 4)))
+explain(char *why, size_t size, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(why, size, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+/* Bytes of UTF-8 count as letters: Python decides. */
+static bool
+is_name_char(char c, bool first)
+{
+    unsigned char u = (unsigned char)c;
+
+    return u >= 0x80 || u == '_' || isalpha(u) || (!first && isdigit(u));
+}
+
+static bool
+is_identifier(const char *s, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (!is_name_char(s[i], i == 0)) {
+            return false;
+        }
+    }
+    return len > 0;
+}
+
+/* Identifiers with dots between them. */
+static bool
+is_dotted(const char *s)
+{
+    for (;;) {
+        size_t len = strcspn(s, ".");
+
+        if (!is_identifier(s, len)) {
+            return false;
+        }
+        if (s[len] == '\0') {
+            return true;
+        }
+        s += len + 1;
+    }
+}
+
+static bool
+ends_with(const char *s, const char *end)
+{
+    size_t len = strlen(s), end_len = strlen(end);
+
+    return len > end_len && strcmp(s + len - end_len, end) == 0;
+}
+
+static bool
+is_file(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* "callable", "a.b", "make()": into attribute and factory. */
+static int
+parse_attribute(const char *text, struct app_name *ret, char *why, size_t size)
+{
+    size_t len = strlen(text);
+
+    if (len >= sizeof(ret->attribute)) {
+        return explain(why, size, "the name of the callable is too long");
+    }
+    memcpy(ret->attribute, text, len + 1);
+    if (ends_with(ret->attribute, "()")) {
+        ret->attribute[len - 2] = '\0';
+        ret->factory = true;
+    }
+    if (!is_dotted(ret->attribute)) {
+        return explain(why, size,
+                       "\"%s\" is no name of a callable: expected name, "
+                       "name.name or name()",
+                       text);
+    }
+    return 0;
+}
+
+/* Make path absolute, without "." and doubled slashes; ".." is left to the
+ * kernel. Symbolic links stay, so that a "current" link keeps its meaning. */
+static int
+absolute_path(const char *path, char *out, size_t size, char *why,
+              size_t why_size)
+{
+    char joined[2 * APP_PATH_MAX];
+    size_t n = 0;
+
+    joined[0] = '\0';
+    if (path[0] != '/' && getcwd(joined, APP_PATH_MAX) == NULL) {
+        return explain(why, why_size, "the working directory: %s",
+                       strerror(errno));
+    }
+    n = strlen(joined);
+    snprintf(joined + n, sizeof(joined) - n, "/%s", path);
+    n = 0;
+    for (char *rest = joined, *part; (part = strsep(&rest, "/")) != NULL;) {
+        if (part[0] == '\0' || strcmp(part, ".") == 0) {
+            continue;
+        }
+        if (n + strlen(part) + 2 > size) {
+            return explain(why, why_size, "the path %s is too long", path);
+        }
+        n += (size_t)snprintf(out + n, size - n, "/%s", part);
+    }
+    return 0;
+}
+
+/* The name that a file without one of its own is loaded under: of "my-app.py"
+ * my_app, of "django.wsgi" django_wsgi (which does not stand in the way of
+ * django). */
+static void
+sanitise(const char *base, char *out, size_t size)
+{
+    size_t len = strlen(base), n = 0;
+
+    if (ends_with(base, ".py")) {
+        len -= 3;
+    }
+    if (len > 0 && !is_name_char(base[0], true)) {
+        out[n++] = '_';
+    }
+    for (size_t i = base[0] == '.' ? 1 : 0; i < len && n + 1 < size; i++) {
+        out[n++] = is_name_char(base[i], false) ? base[i] : '_';
+    }
+    out[n] = '\0';
+}
+
+/* dir becomes the folder that is to be on sys.path: that of the file, or the
+ * one above the outermost package, whose names come before the module's. */
+static int
+climb_packages(struct app_name *ret, char *why, size_t size)
+{
+    for (;;) {
+        char init[APP_PATH_MAX + 16], name[APP_PATH_MAX];
+        char *slash = strrchr(ret->dir, '/');
+        size_t len = strlen(ret->module);
+
+        snprintf(init, sizeof(init), "%s/__init__.py", ret->dir);
+        if (slash == NULL || !is_file(init) ||
+            !is_identifier(slash + 1, strlen(slash + 1))) {
+            return 0;
+        }
+        snprintf(name, sizeof(name), "%s", slash + 1);
+        *slash = '\0';
+        if (strlen(name) + len + 2 > sizeof(ret->module)) {
+            return explain(why, size, "the name of the module is too long");
+        }
+        if (len > 0) {
+            memmove(ret->module + strlen(name) + 1, ret->module, len + 1);
+            ret->module[strlen(name)] = '.';
+            memcpy(ret->module, name, strlen(name));
+        } else {
+            memcpy(ret->module, name, strlen(name) + 1);
+        }
+        if (ret->dir[0] == '\0') {
+            memcpy(ret->dir, "/", 2);
+            return 0;
+        }
+    }
+}
+
+/* Whether the file can be imported by the name of its stem. */
+static bool
+has_import_name(const char *base)
+{
+    return ends_with(base, ".py") && is_identifier(base, strlen(base) - 3);
+}
+
+static int
+parse_file(const char *path, struct app_name *ret, char *why, size_t size)
+{
+    const char *base;
+    char *slash;
+
+    if (absolute_path(path, ret->file, sizeof(ret->file), why, size) < 0) {
+        return -1;
+    }
+    if (!is_file(ret->file)) {
+        struct stat st;
+
+        return stat(ret->file, &st) == 0
+                   ? explain(why, size, "%s is no file", ret->file)
+                   : explain(why, size, "%s: %s", ret->file, strerror(errno));
+    }
+    memcpy(ret->dir, ret->file, sizeof(ret->dir));
+    slash = strrchr(ret->dir, '/');
+    base = ret->file + (slash - ret->dir) + 1;
+    slash[slash == ret->dir ? 1 : 0] = '\0';
+    if (!has_import_name(base)) {
+        sanitise(base, ret->module, sizeof(ret->module));
+        return 0;
+    }
+    if (strcmp(base, "__init__.py") != 0) {
+        snprintf(ret->module, sizeof(ret->module), "%.*s",
+                 (int)(strlen(base) - 3), base);
+    }
+    return climb_packages(ret, why, size);
+}
+
+/* Whether text names a file rather than a module. */
+static bool
+looks_like_file(const char *text)
+{
+    return strchr(text, '/') != NULL || ends_with(text, ".py") ||
+           ends_with(text, ".wsgi") || is_file(text);
+}
+
+int
+app_name_parse(const char *text, struct app_name *ret, char *why, size_t size)
+{
+    char target[APP_PATH_MAX];
+    const char *colon = strrchr(text, ':');
+    size_t len = strlen(text);
+
+    memset(ret, 0, sizeof(*ret));
+    if (colon != NULL && (strchr(colon, '/') != NULL || is_file(text))) {
+        colon = NULL; /* a path with a colon in it */
+    }
+    if (colon != NULL) {
+        len = (size_t)(colon - text);
+        if (parse_attribute(colon + 1, ret, why, size) < 0) {
+            return -1;
+        }
+    }
+    if (len == 0 || len >= sizeof(target)) {
+        return explain(why, size,
+                       "\"%s\" names no application: expected "
+                       "module:callable or a path",
+                       text);
+    }
+    memcpy(target, text, len);
+    target[len] = '\0';
+    if (looks_like_file(target)) {
+        return parse_file(target, ret, why, size);
+    }
+    if (!is_dotted(target)) {
+        return explain(why, size,
+                       "\"%s\" is neither the name of a module nor a file that "
+                       "is there",
+                       target);
+    }
+    memcpy(ret->module, target, len + 1);
+    return 0;
+}
+
+/* -- import ------------------------------------------------------------------
+ */
+
+/* The exception that is set, as the end of a sentence; cleared, with its
+ * traceback in the log. */
+static int
+explain_exception(const char *what, char *why, size_t size)
+{
+    char line[1024];
+
+    errors_describe(line, sizeof(line));
+    errors_log_exception(what);
+    return explain(why, size, "%s: %s", what, line);
+}
+
+/* Make sure that a folder is on sys.path. */
+static int
+need_path(const char *dir)
+{
+    PyObject *path_b = PySys_GetObject("path");
+    PyObject *text = PyUnicode_DecodeFSDefault(dir);
+    int rc = -1;
+
+    if (text != NULL && path_b != NULL && PyList_Check(path_b)) {
+        rc = PySequence_Contains(path_b, text);
+        if (rc == 0) {
+            rc = PyList_Insert(path_b, 0, text);
+        }
+    }
+    Py_XDECREF(text);
+    return rc < 0 ? -1 : 0;
+}
+
+/* The module, or one of the packages it is in, is what could not be found (and
+ * not something that it imports): the name of the exception says so, and no
+ * Python code of the application has run. */
+static bool
+is_not_found(const char *module)
+{
+    PyObject *exception, *name = NULL, *traceback;
+    const char *text = NULL;
+    bool found = false;
+
+    if (!PyErr_ExceptionMatches(PyExc_ModuleNotFoundError)) {
+        return false;
+    }
+    exception = py_take_exception();
+    traceback = PyException_GetTraceback(exception);
+    name = PyObject_GetAttrString(exception, "name");
+    if (name != NULL && PyUnicode_Check(name)) {
+        text = PyUnicode_AsUTF8(name);
+    }
+    if (text != NULL && traceback == NULL) {
+        size_t len = strlen(text);
+
+        found = strncmp(text, module, len) == 0 &&
+                (module[len] == '\0' || module[len] == '.');
+    }
+    PyErr_Clear();
+    Py_XDECREF(traceback);
+    Py_XDECREF(name);
+    py_set_exception(exception);
+    return found;
+}
+
+/* "a, b, c" of sys.path, for an error. */
+static void
+describe_path(char *out, size_t size)
+{
+    PyObject *path_b = PySys_GetObject("path");
+    Py_ssize_t n =
+        path_b != NULL && PyList_Check(path_b) ? PyList_GET_SIZE(path_b) : 0;
+    size_t len = 0;
+
+    out[0] = '\0';
+    for (Py_ssize_t i = 0; i < n && len + 1 < size; i++) {
+        PyObject *bytes = PyUnicode_EncodeFSDefault(PyList_GET_ITEM(path_b, i));
+
+        if (bytes == NULL) {
+            PyErr_Clear();
+            continue;
+        }
+        snprintf(out + len, size - len, "%s%s", len > 0 ? ":" : "",
+                 PyBytes_AS_STRING(bytes));
+        len = strlen(out);
+        Py_DECREF(bytes);
+    }
+}
+
+static PyObject *
+import_by_name(const char *module, char *why, size_t size)
+{
+    PyObject *result = PyImport_ImportModule(module);
+    char what[512], path[2048];
+
+    if (result != NULL) {
+        return result;
+    }
+    snprintf(what, sizeof(what), "importing %.400s", module);
+    if (is_not_found(module)) {
+        errors_describe(what, sizeof(what));
+        PyErr_Clear();
+        describe_path(path, sizeof(path));
+        explain(why, size, "there is no module %s (%s); sys.path is %s", module,
+                what, path);
+        return NULL;
+    }
+    explain_exception(what, why, size);
+    return NULL;
+}
+
+/* Whether a module of this name exists or can be imported. -1: an exception is
+ * set. */
+static int
+name_is_taken(PyObject *util, const char *name)
+{
+    PyObject *spec = PyObject_CallMethod(util, "find_spec", "s", name);
+    int rc;
+
+    if (spec == NULL) {
+        /* A module without a spec is loaded under this name. */
+        rc = PyErr_ExceptionMatches(PyExc_ValueError) ? 1 : -1;
+        if (rc > 0) {
+            PyErr_Clear();
+        }
+        return rc;
+    }
+    rc = spec != Py_None;
+    Py_DECREF(spec);
+    return rc;
+}
+
+/* importlib's recipe for a source file under a given name: it is in sys.modules
+ * while and after it runs, but not when that fails. */
+static PyObject *
+execute_file(PyObject *util, const char *name, const char *file)
+{
+    PyObject *machinery = PyImport_ImportModule("importlib.machinery");
+    PyObject *path = PyUnicode_DecodeFSDefault(file);
+    PyObject *loader = NULL, *spec = NULL, *module = NULL, *done = NULL;
+    PyObject *modules_b = PyImport_GetModuleDict();
+
+    if (machinery != NULL && path != NULL) {
+        loader = PyObject_CallMethod(machinery, "SourceFileLoader", "sO", name,
+                                     path);
+    }
+    if (loader != NULL) {
+        spec =
+            PyObject_CallMethod(util, "spec_from_loader", "sO", name, loader);
+    }
+    if (spec != NULL) {
+        module = PyObject_CallMethod(util, "module_from_spec", "O", spec);
+    }
+    if (module != NULL && PyDict_SetItemString(modules_b, name, module) == 0) {
+        done = PyObject_CallMethod(loader, "exec_module", "O", module);
+        if (done == NULL) {
+            PyObject *exception = py_take_exception();
+
+            if (PyDict_DelItemString(modules_b, name) < 0) {
+                PyErr_Clear();
+            }
+            py_set_exception(exception);
+        }
+    }
+    if (done == NULL) {
+        Py_CLEAR(module);
+    }
+    Py_XDECREF(machinery);
+    Py_XDECREF(path);
+    Py_XDECREF(loader);
+    Py_XDECREF(spec);
+    Py_XDECREF(done);
+    return module;
+}
+
+/* The file under its name, or with a "_" behind it where that is another
+ * module's. */
+static PyObject *
+import_file(const struct app_name *name, char *why, size_t size)
+{
+    PyObject *util = PyImport_ImportModule("importlib.util");
+    PyObject *module = NULL;
+    char free_name[APP_PATH_MAX + 16], what[512];
+    int taken = util != NULL ? 1 : -1;
+
+    snprintf(free_name, sizeof(free_name), "%s", name->module);
+    for (int i = 0; taken > 0; i++) {
+        taken = i < 8 ? name_is_taken(util, free_name) : 0;
+        if (taken > 0) {
+            strcat(free_name, "_");
+        }
+    }
+    if (taken == 0) {
+        module = execute_file(util, free_name, name->file);
+    }
+    Py_XDECREF(util);
+    if (module == NULL) {
+        snprintf(what, sizeof(what), "importing %.400s", name->file);
+        explain_exception(what, why, size);
+    }
+    return module;
+}
+
+/* The module that was imported by the stem of a file is that file: another one
+ * of that name may have been loaded or stand before it on sys.path. */
+static int
+check_same_file(PyObject *module, const struct app_name *name, char *why,
+                size_t size)
+{
+    PyObject *file = PyObject_GetAttrString(module, "__file__");
+    PyObject *bytes = NULL;
+    struct stat wanted, found;
+    int rc = 0;
+
+    if (file != NULL && PyUnicode_Check(file)) {
+        bytes = PyUnicode_EncodeFSDefault(file);
+    }
+    PyErr_Clear();
+    if (bytes == NULL || stat(name->file, &wanted) != 0 ||
+        stat(PyBytes_AS_STRING(bytes), &found) != 0 ||
+        wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino) {
+        rc = explain(why, size,
+                     "%s would be imported as \"%s\", but that is the name of "
+                     "another module (%s); rename the file",
+                     name->file, name->module,
+                     bytes != NULL ? PyBytes_AS_STRING(bytes)
+                                   : "built into Python");
+    }
+    Py_XDECREF(file);
+    Py_XDECREF(bytes);
+    return rc;
+}
+
+static PyObject *
+import_module(const struct app_name *name, char *why, size_t size)
+{
+    const char *base = strrchr(name->file, '/');
+    PyObject *module;
+
+    if (name->file[0] == '\0') {
+        return import_by_name(name->module, why, size);
+    }
+    if (need_path(name->dir) < 0) {
+        explain_exception("sys.path", why, size);
+        return NULL;
+    }
+    if (!has_import_name(base + 1)) {
+        return import_file(name, why, size);
+    }
+    module = import_by_name(name->module, why, size);
+    if (module != NULL && check_same_file(module, name, why, size) < 0) {
+        Py_CLEAR(module);
+    }
+    return module;
+}
+
+/* -- the attribute -----------------------------------------------------------
+ */
+
+/* ", ".join(list) for an error. */
+static void
+join_names(PyObject *list, char *out, size_t size)
+{
+    PyObject *comma = PyUnicode_FromString(", ");
+    PyObject *text = NULL;
+
+    out[0] = '\0';
+    if (comma != NULL && list != NULL) {
+        text = PyUnicode_Join(comma, list);
+    }
+    if (text != NULL && PyUnicode_AsUTF8(text) != NULL) {
+        snprintf(out, size, "%s", PyUnicode_AsUTF8(text));
+    }
+    PyErr_Clear();
+    Py_XDECREF(comma);
+    Py_XDECREF(text);
+}
+
+/* The names of a module or object that are nearest to a wrong one. */
+static void
+near_names(PyObject *object, const char *attribute, char *out, size_t size)
+{
+    PyObject *difflib = PyImport_ImportModule("difflib");
+    PyObject *names = PyObject_Dir(object);
+    PyObject *near = NULL;
+
+    out[0] = '\0';
+    if (difflib != NULL && names != NULL) {
+        near = PyObject_CallMethod(difflib, "get_close_matches", "sO",
+                                   attribute, names);
+    }
+    if (near != NULL && PyList_Check(near) && PyList_GET_SIZE(near) > 0) {
+        join_names(near, out, size);
+    }
+    PyErr_Clear();
+    Py_XDECREF(difflib);
+    Py_XDECREF(names);
+    Py_XDECREF(near);
+}
+
+/* The public callables of a module, for an error. */
+static void
+callable_names(PyObject *module, char *out, size_t size)
+{
+    PyObject *names = PyObject_Dir(module);
+    PyObject *found = PyList_New(0);
+    Py_ssize_t n = names != NULL ? PyList_GET_SIZE(names) : 0;
+
+    for (Py_ssize_t i = 0; found != NULL && i < n; i++) {
+        PyObject *name_b = PyList_GET_ITEM(names, i);
+        PyObject *value;
+
+        if (!PyUnicode_Check(name_b) || PyUnicode_GET_LENGTH(name_b) == 0 ||
+            PyUnicode_READ_CHAR(name_b, 0) == '_') {
+            continue;
+        }
+        value = PyObject_GetAttr(module, name_b);
+        if (value != NULL && PyCallable_Check(value) &&
+            PyList_Append(found, name_b) < 0) {
+            PyErr_Clear();
+        }
+        PyErr_Clear();
+        Py_XDECREF(value);
+    }
+    join_names(found, out, size);
+    PyErr_Clear();
+    Py_XDECREF(names);
+    Py_XDECREF(found);
+}
+
+/* One step of a dotted name. */
+static PyObject *
+get_attribute(PyObject *object, const char *module, const char *whole,
+              const char *part, char *why, size_t size)
+{
+    PyObject *result = PyObject_GetAttrString(object, part);
+    char near[256], what[512];
+
+    if (result != NULL) {
+        return result;
+    }
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        snprintf(what, sizeof(what), "looking for %.200s in %.200s", whole,
+                 module);
+        explain_exception(what, why, size);
+        return NULL;
+    }
+    PyErr_Clear();
+    near_names(object, part, near, sizeof(near));
+    explain(why, size, "module %s has no \"%s\"%s%s%s", module, whole,
+            near[0] != '\0' ? "; near it are: " : "", near,
+            near[0] == '\0' && strcmp(whole, part) != 0
+                ? " (its last part is missing)"
+                : "");
+    return NULL;
+}
+
+static PyObject *
+find_attribute(PyObject *module, const struct app_name *name, char *why,
+               size_t size)
+{
+    char part[sizeof(name->attribute)];
+    PyObject *object = Py_NewRef(module);
+    char *rest = part, *word;
+
+    memcpy(part, name->attribute, sizeof(part));
+    while (object != NULL && (word = strsep(&rest, ".")) != NULL) {
+        PyObject *next = get_attribute(object, name->module, name->attribute,
+                                       word, why, size);
+
+        Py_DECREF(object);
+        object = next;
+    }
+    return object;
+}
+
+/* application, else app. */
+static PyObject *
+find_default(PyObject *module, const struct app_name *name, char *why,
+             size_t size)
+{
+    static const char *const usual[] = { "application", "app" };
+    char names[512];
+
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        PyObject *object = PyObject_GetAttrString(module, usual[i]);
+
+        if (object != NULL) {
+            return object;
+        }
+        if (!PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            explain_exception("looking for the application", why, size);
+            return NULL;
+        }
+        PyErr_Clear();
+    }
+    callable_names(module, names, sizeof(names));
+    explain(why, size,
+            "module %s has neither \"application\" nor \"app\"; write "
+            "%s:NAME. Its callables are: %s",
+            name->module, name->file[0] != '\0' ? name->file : name->module,
+            names[0] != '\0' ? names : "none");
+    return NULL;
+}
+
+int
+app_import(const struct app_name *name, PyObject **ret_object, char *why,
+           size_t size)
+{
+    PyObject *module = import_module(name, why, size);
+    PyObject *object;
+
+    if (module == NULL) {
+        return -1;
+    }
+    object = name->attribute[0] != '\0'
+                 ? find_attribute(module, name, why, size)
+                 : find_default(module, name, why, size);
+    Py_DECREF(module);
+    if (object == NULL) {
+        return -1;
+    }
+    *ret_object = object;
+    return 0;
+}
+
+/* -- the callable ------------------------------------------------------------
+ */
+
+static const char *
+shown_attribute(const struct app_name *name)
+{
+    return name->attribute[0] != '\0' ? name->attribute : "application";
+}
+
+/* An async application is of another kind (ASGI). */
+static bool
+is_async(PyObject *inspect, PyObject *app)
+{
+    static const char *const tests[] = { "iscoroutinefunction",
+                                         "isasyncgenfunction" };
+    PyObject *call = PyObject_GetAttrString(app, "__call__");
+    bool found = false;
+
+    for (size_t i = 0; i < 4 && !found; i++) {
+        PyObject *o_b = i < 2 ? app : call;
+        PyObject *result =
+            o_b != NULL ? PyObject_CallMethod(inspect, tests[i % 2], "O", o_b)
+                        : NULL;
+
+        found = result == Py_True;
+        Py_XDECREF(result);
+        PyErr_Clear();
+    }
+    Py_XDECREF(call);
+    return found;
+}
+
+/* inspect.signature(app).bind(None, None): 0 when that works or nothing is
+ * known, -1 with the TypeError's text in out. */
+static int
+check_signature(PyObject *inspect, PyObject *app, char *out, size_t size)
+{
+    PyObject *signature = PyObject_CallMethod(inspect, "signature", "O", app);
+    PyObject *bound = NULL;
+    int rc = 0;
+
+    if (signature != NULL) {
+        bound = PyObject_CallMethod(signature, "bind", "OO", Py_None, Py_None);
+        if (bound == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+            errors_describe(out, size);
+            rc = -1;
+        }
+    }
+    PyErr_Clear();
+    Py_XDECREF(signature);
+    Py_XDECREF(bound);
+    return rc;
+}
+
+static int
+check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
+{
+    const char *shown = shown_attribute(name);
+    PyObject *inspect;
+    char line[256];
+    int rc = 0;
+
+    if (!PyCallable_Check(app)) {
+        return explain(why, size,
+                       "\"%s\" of module %s is of type %.100s, which cannot be "
+                       "called",
+                       shown, name->module, Py_TYPE(app)->tp_name);
+    }
+    inspect = PyImport_ImportModule("inspect");
+    if (inspect == NULL) {
+        return explain_exception("importing inspect", why, size);
+    }
+    if (check_signature(inspect, app, line, sizeof(line)) < 0) {
+        rc = explain(why, size,
+                     "\"%s\" of module %s cannot be called with (environ, "
+                     "start_response): %s%s",
+                     shown, name->module, line,
+                     is_async(inspect, app)
+                         ? "; it is async: an ASGI application, and this "
+                           "server runs WSGI"
+                         : "; if it makes the application, write it with ()");
+    } else if (is_async(inspect, app)) {
+        rc = explain(why, size,
+                     "\"%s\" of module %s is async; this server runs WSGI "
+                     "applications",
+                     shown, name->module);
+    }
+    Py_DECREF(inspect);
+    return rc;
+}
+
+int
+app_make(const struct app_name *name, PyObject *object, PyObject **ret_app,
+         char *why, size_t size)
+{
+    PyObject *app = NULL;
+    char what[512];
+
+    if (!name->factory) {
+        app = Py_NewRef(object);
+    } else if (!PyCallable_Check(object)) {
+        return explain(why, size,
+                       "\"%s\" of module %s is of type %.100s, which cannot be "
+                       "called",
+                       name->attribute, name->module, Py_TYPE(object)->tp_name);
+    } else {
+        app = PyObject_CallNoArgs(object);
+        if (app == NULL) {
+            snprintf(what, sizeof(what), "calling %.200s() of %.200s",
+                     name->attribute, name->module);
+            return explain_exception(what, why, size);
+        }
+    }
+    if (check_app(name, app, why, size) < 0) {
+        Py_DECREF(app);
+        return -1;
+    }
+    *ret_app = app;
+    return 0;
+}

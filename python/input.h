@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wsgi.input: the request body as a file (PEP 3333, "Input and Error Streams").
+ * Internal to python/. GIL held.
+ */
+#ifndef FOREBAY_PYTHON_INPUT_H
+#define FOREBAY_PYTHON_INPUT_H
+
+#include "python/pyref.h"
+
+struct call;
+
+PyTypeObject *input_new_type(void);
+
+/* The body of a call that begins, and forget what was read ahead. */
+void input_begin(struct call *c);
+void input_end(struct call *c);
+
+#endif

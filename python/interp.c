@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The embedded interpreter. See interp.h. Template and worker. Never finalises
+ * it, and calls nothing that ends the process (PyErr_Print, PyRun_Simple*).
+ */
+#include "python/interp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "python/errors.h"
+#include "python/module.h"
+#include "python/pyref.h"
+#include "python/pyvenv.h"
+
+#ifndef FOREBAY_PYTHON_EXECUTABLE
+#error "FOREBAY_PYTHON_EXECUTABLE is the python that this is built for"
+#endif
+
+/* Of this thread, for as long as it lives; NULL on threads of applications. */
+static __thread PyThreadState *thread_state;
+
+const char *
+interp_version(void)
+{
+    static char version[32];
+    const char *text = Py_GetVersion();
+
+    snprintf(version, sizeof(version), "%.*s", (int)strcspn(text, " "), text);
+    return version;
+}
+
+/* -- start -------------------------------------------------------------------
+ */
+
+/* With a standard descriptor closed, sys.stdin and its kin are None, and the
+ * next file that the application opens becomes its standard output. */
+static void
+open_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
+            int null = open("/dev/null", O_RDWR);
+
+            if (null >= 0 && null != fd) {
+                dup2(null, fd);
+                close(null);
+            }
+        }
+    }
+}
+
+/* A python inside the virtualenv may be named; anything else would leave the
+ * virtualenv out, without a word. */
+static int
+choose_executable(const struct interp_config *c, char *out, size_t out_size,
+                  char *why, size_t size)
+{
+    const char *base = FOREBAY_PYTHON_EXECUTABLE;
+    size_t len;
+
+    if (c->virtualenv == NULL) {
+        snprintf(out, out_size, "%s", c->python != NULL ? c->python : base);
+        if (access(out, X_OK) != 0) {
+            snprintf(why, size, "python %s: %s", out, strerror(errno));
+            return -1;
+        }
+        return 0;
+    }
+    if (pyvenv_check(c->virtualenv, PY_MAJOR_VERSION, PY_MINOR_VERSION, base,
+                     out, out_size, why, size) < 0) {
+        return -1;
+    }
+    len = strlen(c->virtualenv);
+    if (c->python != NULL && strncmp(c->python, c->virtualenv, len) == 0 &&
+        (c->python[len] == '/' || c->virtualenv[len - 1] == '/')) {
+        snprintf(out, out_size, "%s", c->python);
+    }
+    return 0;
+}
+
+static int
+explain(PyStatus status, char *why, size_t size)
+{
+    snprintf(why, size, "Python %s cannot start: %s%s%s", interp_version(),
+             status.func != NULL ? status.func : "",
+             status.func != NULL ? ": " : "",
+             status.err_msg != NULL ? status.err_msg : "it does not say why");
+    return -1;
+}
+
+/* UTF-8 whatever the locale says (wsgi checklist R2, L4); no other Python than
+ * the chosen one, whatever the environment says. */
+static PyStatus
+preinitialize(void)
+{
+    PyPreConfig config;
+
+    if (getenv("PYTHONHOME") != NULL) {
+        errors_log('W', "PYTHONHOME is set to \"%.200s\"; it is ignored",
+                   getenv("PYTHONHOME"));
+        unsetenv("PYTHONHOME");
+    }
+    PyPreConfig_InitPythonConfig(&config);
+    config.parse_argv = 0;
+    config.utf8_mode = 1;
+    return Py_PreInitialize(&config);
+}
+
+static PyStatus
+initialize(const struct interp_config *c, const char *executable)
+{
+    char *argv[] = { (char *)(c->app != NULL ? c->app : "") };
+    PyConfig config;
+    PyStatus status;
+
+    PyConfig_InitPythonConfig(&config);
+    config.install_signal_handlers = 0;
+    config.parse_argv = 0;
+    config.buffered_stdio = 0;
+    config.pathconfig_warnings = 0;
+#if PY_VERSION_HEX >= 0x030B0000
+    config.safe_path = 1;
+#endif
+    status = PyConfig_SetBytesString(&config, &config.executable, executable);
+    if (!PyStatus_Exception(status)) {
+        status = PyConfig_SetBytesArgv(&config, 1, argv);
+    }
+    /* What is printed goes into a log: it must never raise. */
+    if (!PyStatus_Exception(status)) {
+        status = PyConfig_SetString(&config, &config.stdio_encoding, L"utf-8");
+    }
+    if (!PyStatus_Exception(status)) {
+        status = PyConfig_SetString(&config, &config.stdio_errors,
+                                    L"backslashreplace");
+    }
+    if (!PyStatus_Exception(status)) {
+        status = Py_InitializeFromConfig(&config);
+    }
+    PyConfig_Clear(&config);
+    return status;
+}
+
+/* Insert a folder into sys.path at place i. */
+static int
+insert_path(PyObject *path_b, Py_ssize_t i, const char *dir)
+{
+    char absolute[PATH_MAX];
+    PyObject *text;
+    int rc;
+
+    if (dir[0] != '/') {
+        char cwd[PATH_MAX / 2];
+
+        if (getcwd(cwd, sizeof(cwd)) == NULL) {
+            PyErr_SetFromErrno(PyExc_OSError);
+            return -1;
+        }
+        snprintf(absolute, sizeof(absolute), "%s/%.*s", cwd, PATH_MAX / 3,
+                 dir[0] == '\0' || strcmp(dir, ".") == 0 ? "" : dir);
+        for (size_t n = strlen(absolute); n > 1 && absolute[n - 1] == '/';
+             n--) {
+            absolute[n - 1] = '\0';
+        }
+        dir = absolute;
+    }
+    text = PyUnicode_DecodeFSDefault(dir);
+    if (text == NULL) {
+        return -1;
+    }
+    rc = PyList_Insert(path_b, i, text);
+    Py_DECREF(text);
+    return rc;
+}
+
+/* The pool's folders, the application's, then what Python has (wsgi checklist
+ * L14). */
+static int
+extend_path(const struct interp_config *c)
+{
+    PyObject *path_b = PySys_GetObject("path");
+    Py_ssize_t i = 0;
+
+    if (path_b == NULL || !PyList_Check(path_b)) {
+        PyErr_SetString(PyExc_RuntimeError, "there is no sys.path");
+        return -1;
+    }
+    for (; c->pythonpath != NULL && c->pythonpath[i] != NULL; i++) {
+        if (insert_path(path_b, i, c->pythonpath[i]) < 0) {
+            return -1;
+        }
+    }
+    if (c->app_dir != NULL && c->app_dir[0] != '\0') {
+        return insert_path(path_b, i, c->app_dir);
+    }
+    return 0;
+}
+
+static int
+set_switch_interval(double seconds)
+{
+    PyObject *function_b = PySys_GetObject("setswitchinterval");
+    PyObject *result;
+
+    if (seconds <= 0 || function_b == NULL) {
+        return 0;
+    }
+    result = PyObject_CallFunction(function_b, "d", seconds);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
+}
+
+int
+interp_start(const struct interp_config *c, char *why, size_t size)
+{
+    char executable[PATH_MAX];
+    PyStatus status;
+
+    if (choose_executable(c, executable, sizeof(executable), why, size) < 0) {
+        return -1;
+    }
+    open_standard_descriptors();
+    if (module_register() < 0) {
+        snprintf(why, size, "out of memory");
+        return -1;
+    }
+    status = preinitialize();
+    if (!PyStatus_Exception(status)) {
+        status = initialize(c, executable);
+    }
+    if (PyStatus_Exception(status)) {
+        return explain(status, why, size);
+    }
+    thread_state = PyThreadState_Get();
+    if (extend_path(c) < 0 || set_switch_interval(c->switch_interval_s) < 0) {
+        errors_describe(why, size);
+        PyErr_Clear();
+        return -1;
+    }
+    return 0;
+}
+
+/* -- the GIL -----------------------------------------------------------------
+ */
+
+int
+interp_thread_attach_nogil(void)
+{
+    thread_state = PyThreadState_New(PyInterpreterState_Main());
+    if (thread_state == NULL) {
+        return -1;
+    }
+    PyEval_RestoreThread(thread_state);
+    return 0;
+}
+
+void
+interp_release(void)
+{
+    PyEval_SaveThread();
+}
+
+void
+interp_acquire_nogil(void)
+{
+    PyEval_RestoreThread(thread_state);
+}
+
+void
+interp_check_signals_nogil(void)
+{
+    if (thread_state == NULL) {
+        return; /* a thread of the application: handlers do not run there */
+    }
+    PyEval_RestoreThread(thread_state);
+    if (PyErr_CheckSignals() < 0) {
+        errors_log_exception("a signal handler of the application raised");
+    }
+    PyEval_SaveThread();
+}
+
+/* -- fork --------------------------------------------------------------------
+ */
+
+static void
+call_logged(PyObject *module, const char *method)
+{
+    PyObject *result = PyObject_CallMethod(module, method, NULL);
+
+    if (result == NULL) {
+        errors_log_exception(method);
+    }
+    Py_XDECREF(result);
+}
+
+void
+interp_freeze(void)
+{
+    PyObject *gc = PyImport_ImportModule("gc");
+
+    if (gc == NULL) {
+        errors_log_exception("importing gc");
+        return;
+    }
+    call_logged(gc, "collect");
+    call_logged(gc, "freeze");
+    Py_DECREF(gc);
+}
+
+pid_t
+interp_fork(void)
+{
+    pid_t pid;
+    int error;
+
+    PyOS_BeforeFork();
+    pid = fork();
+    if (pid == 0) {
+        PyOS_AfterFork_Child();
+        return 0;
+    }
+    error = errno;
+    PyOS_AfterFork_Parent();
+    errno = error;
+    return pid;
+}
+
+/* -- the end -----------------------------------------------------------------
+ */
+
+/* A module that the application has loaded, or NULL. */
+static PyObject *
+loaded_module(const char *text)
+{
+    PyObject *name = PyUnicode_FromString(text);
+    PyObject *module = NULL;
+
+    if (name != NULL) {
+        module = PyImport_GetModule(name);
+        Py_DECREF(name);
+    }
+    if (module == NULL) {
+        PyErr_Clear();
+    }
+    return module;
+}
+
+static void
+flush(const char *name)
+{
+    PyObject *stream = PySys_GetObject(name);
+
+    if (stream != NULL && stream != Py_None) {
+        Py_INCREF(stream);
+        call_logged(stream, "flush");
+        Py_DECREF(stream);
+    }
+}
+
+void
+interp_end(void)
+{
+    PyObject *threading = loaded_module("threading");
+    PyObject *atexit;
+
+    /* Waits for the threads that are no daemons. */
+    if (threading != NULL) {
+        call_logged(threading, "_shutdown");
+        Py_DECREF(threading);
+    }
+    atexit = PyImport_ImportModule("atexit");
+    if (atexit != NULL) {
+        call_logged(atexit, "_run_exitfuncs");
+        Py_DECREF(atexit);
+    } else {
+        errors_log_exception("importing atexit");
+    }
+    flush("stdout");
+    flush("stderr");
+}
