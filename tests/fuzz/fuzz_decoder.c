@@ -51,6 +51,18 @@ check_limits(const struct decoder *d)
     FUZZ_CHECK(active <= d->limits.mpx);
 }
 
+/* Transcripts are equal. What the first bytes of a connection look like is a
+ * guess from as many of them as there are: there the words may differ. */
+static bool
+same_transcript(const char *a, const char *b)
+{
+    static const char guess[] = "BAD this looks like ";
+    size_t n = sizeof(guess) - 1;
+
+    return strcmp(a, b) == 0 ||
+           (strncmp(a, guess, n) == 0 && strncmp(b, guess, n) == 0);
+}
+
 /* cut: in pieces; else at once. The transcript is the caller's. */
 static char *
 transcript(const struct plan *plan, bool cut, bool direct)
@@ -104,7 +116,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (i = 1; i < 4; i++) {
         char *other = transcript(&plan, (i & 1) != 0, (i & 2) != 0);
 
-        if (strcmp(whole, other) != 0) {
+        if (!same_transcript(whole, other)) {
             fprintf(stderr, "-- at once:\n%s-- otherwise (%d):\n%s", whole, i,
                     other);
             abort();
