@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""What scripts/bench is made of: start servers, load them, count, compare."""

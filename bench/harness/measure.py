@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+"""Interleaved rounds: in each, every contender answers the same load."""
+import json
+import statistics
+import subprocess
+
+from .servers import Failed
+
+
+class Contender:
+    """Something that answers: a server, alone or behind a front end."""
+
+    def __init__(self, label, server, address, load, front=None,
+                 reference=False, bars=None):
+        self.label = label
+        self.server = server
+        self.address = address
+        self.load = load            # options of forebay-load
+        self.front = front          # its CPU is counted apart
+        self.reference = reference  # what the others are compared with
+        self.bars = bars or {}      # metric -> (bar of the first issue, goal)
+        self.results = []
+
+
+def load(setup, address, options, accept_failures=False):
+    """Run forebay-load once and return what it says."""
+    argv = [setup.load, "--connect", address, *map(str, options)]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode == 2 or (done.returncode == 1 and
+                                not accept_failures):
+        raise Failed("%s:\n%s%s" % (" ".join(argv), done.stdout,
+                                    done.stderr))
+    return json.loads(done.stdout)
+
+
+def difference_us(before, after):
+    return sum(after[p] - before.get(p, 0) for p in after) / 1000
+
+
+def run_once(setup, contender, requests, accept_failures):
+    before = contender.server.run_ns()
+    front = contender.front.run_ns() if contender.front else {}
+    result = load(setup, contender.address,
+                  ["--requests", requests, *contender.load], accept_failures)
+    good = max(result["ok"], 1)
+    after = contender.server.run_ns()
+    result["cpu_us"] = difference_us(before, after) / good
+    result["workers_used"] = sum(
+        after[p] - before.get(p, 0) > 1000000 for p in after)
+    if contender.front:
+        result["front_us"] = difference_us(front,
+                                           contender.front.run_ns()) / good
+    else:
+        result["front_us"] = 0.0
+    result["both_us"] = result["cpu_us"] + result["front_us"]
+    result["p99_us"] = result["latency_us"]["p99"]
+    result["p50_us"] = result["latency_us"]["p50"]
+    return result
+
+
+def rounds(setup, contenders, requests, count, accept_failures=False):
+    """A short run of each that does not count, then count rounds; every
+    second one goes backwards."""
+    for contender in contenders:
+        run_once(setup, contender, max(requests // 10, 20), accept_failures)
+    for number in range(count):
+        order = contenders if number % 2 == 0 else contenders[::-1]
+        for contender in order:
+            contender.results.append(run_once(setup, contender, requests,
+                                              accept_failures))
+
+
+METRICS = ("cpu_us", "front_us", "both_us", "rps", "p50_us", "p99_us")
+
+
+def summary(contender):
+    """Medians, and how far the CPU time of the rounds is apart."""
+    row = {name: statistics.median(r[name] for r in contender.results)
+           for name in METRICS}
+    cpu = [r["cpu_us"] for r in contender.results]
+    row["cpu_min"], row["cpu_max"] = min(cpu), max(cpu)
+    row["failed"] = sum(r["failed"] for r in contender.results)
+    row["requests"] = sum(r["requests"] for r in contender.results)
+    row["label"] = contender.label
+    row["reference"] = contender.reference
+    row["bars"] = contender.bars
+    return row
