@@ -261,7 +261,7 @@ answer_values(struct decoder *d)
     while (pos < v->len) {
         const unsigned char *p = (const unsigned char *)v->data + pos;
         size_t avail = v->len - pos, n, m = 0;
-        uint32_t name_len, value_len;
+        uint32_t name_len = 0, value_len = 0;
         const char *name;
 
         n = get_length(p, avail, &name_len);
