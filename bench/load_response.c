@@ -242,8 +242,10 @@ feed_fcgi(struct load_response *r, const char *data, size_t len)
     }
 }
 
+/* nginx does not wait for the end of an SCGI connection either when it knows
+ * the length. */
 static void
-feed_http(struct load_response *r, const char *data, size_t len)
+feed_plain(struct load_response *r, const char *data, size_t len)
 {
     take_content(r, data, len);
     if (r->done || !r->head_done) {
@@ -264,10 +266,8 @@ load_response_feed(struct load_response *r, const char *data, size_t len)
         feed_fcgi(r, data, len);
         break;
     case LOAD_SCGI:
-        take_content(r, data, len);
-        break;
     case LOAD_HTTP:
-        feed_http(r, data, len);
+        feed_plain(r, data, len);
         break;
     }
 }

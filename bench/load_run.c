@@ -165,7 +165,8 @@ end_request(struct run *r, struct conn *c, enum load_result result)
             note_latency(&report->fast, took_ns);
         }
     }
-    if (result != LOAD_OK || !r->options->keep || c->response.closes) {
+    if (result != LOAD_OK || !r->options->keep || c->response.closes ||
+        r->options->protocol == LOAD_SCGI) {
         drop(c);
     } else {
         c->kept = true;
@@ -306,9 +307,7 @@ receive(struct run *r, struct conn *c)
             }
             load_response_eof(&c->response);
         }
-        /* SCGI ends with the connection: look for that at once. */
-    } while (n > 0 && !c->response.done &&
-             (r->options->protocol == LOAD_SCGI || n == READ_BYTES));
+    } while (n == READ_BYTES && !c->response.done);
     if (c->response.done) {
         end_request(r, c, c->response.result);
     }
