@@ -173,26 +173,25 @@ const struct setting settings_table[] = {
 
     /* Times */
     ROW(header_timeout, SETTING_TIME, "30s", "TIME",
-        "How long a new connection may take to send a whole request head. 0: "
-        "for ever.",
-        .min = 0, .max = 365 * DAY),
+        "How long a request head may take, from the first wait for it until "
+        "it is whole.",
+        .min = 1, .max = 365 * DAY),
     ROW(body_timeout, SETTING_TIME, "60s", "TIME",
-        "How long to wait for the next bytes of a request body. 0: for ever.",
-        .min = 0, .max = 365 * DAY),
+        "How long to wait for the next bytes of a request body.", .min = 1,
+        .max = 365 * DAY),
     ROW(write_timeout, SETTING_TIME, "60s", "TIME",
-        "How long to wait until the front end takes more of an answer. 0: for "
-        "ever.",
-        .min = 0, .max = 365 * DAY),
+        "How long to wait until the front end takes more of an answer.",
+        .min = 1, .max = 365 * DAY),
     ROW(keepalive_timeout, SETTING_TIME, "300s", "TIME",
-        "How long a kept connection may stay without a request. 0: for ever.",
-        .min = 0, .max = 365 * DAY),
+        "How long a kept connection may stay without a request.", .min = 1,
+        .max = 365 * DAY),
     ROW(graceful_timeout, SETTING_TIME, "30s", "TIME",
-        "How long running requests may take to end at a stop, before the "
-        "workers are killed. 0: kill at once.",
+        "How long running requests may take to end at a stop or a reload, "
+        "before their workers are killed. 0: kill at once.",
         .min = 0, .max = 365 * DAY),
     ROW(start_timeout, SETTING_TIME, "60s", "TIME",
-        "How long the import of the application may take. 0: for ever.",
-        .min = 0, .max = 365 * DAY),
+        "How long the import of the application may take.", .min = 1,
+        .max = 365 * DAY),
     ROW(max_start_failures, SETTING_UINT, "3", "NUMBER",
         "How often starting may fail, before the first worker was ever ready, "
         "until forebay gives up.",

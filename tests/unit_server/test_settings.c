@@ -143,8 +143,8 @@ test_sizes_and_times(void **state)
                          cases[i].expected);
     }
     for (size_t i = 0; i < COUNT(times); i++) {
-        set(&s, "write_timeout", times[i].value);
-        assert_int_equal(s.write_timeout, times[i].expected);
+        set(&s, "graceful_timeout", times[i].value);
+        assert_int_equal(s.graceful_timeout, times[i].expected);
     }
     set(&s, "switch_interval", "5ms");
     assert_int_equal(s.switch_interval_us, 5000);
@@ -187,6 +187,9 @@ test_bad_numbers(void **state)
         { "body_timeout", "0.5ms", "30s" },
         { "body_timeout", "1us", "30s" },
         { "body_timeout", "inf", "30s" },
+        /* Every wait on a peer has a deadline. */
+        { "body_timeout", "0", "from 1ms to 8760h" },
+        { "keepalive_timeout", "9000h", "from 1ms to 8760h" },
         { "switch_interval", "1h", "5ms" },
         { "socket_mode", "0888", "octal" },
         { "socket_mode", "", "octal" },
