@@ -79,8 +79,8 @@ const struct setting settings_table[] = {
         "0 is CPython's own as well.",
         .min = 0, .max = 10 * 1000 * 1000),
     ROW(exit_on_system_exit, SETTING_BOOL, "no", NULL,
-        "End the worker when the application raises SystemExit, after a new "
-        "one has taken its place. Otherwise that is an error like any other."),
+        "End the worker when the application raises SystemExit; a new one "
+        "takes its place. Otherwise that is an error like any other."),
 
     /* Addresses */
     ROW(listen, SETTING_LIST, NULL, "ADDRESS",
@@ -173,9 +173,8 @@ const struct setting settings_table[] = {
 
     /* Times */
     ROW(header_timeout, SETTING_TIME, "30s", "TIME",
-        "How long a request head may take, from the first wait for it until "
-        "it is whole.",
-        .min = 1, .max = 365 * DAY),
+        "How long a request head may take to arrive whole.", .min = 1,
+        .max = 365 * DAY),
     ROW(body_timeout, SETTING_TIME, "60s", "TIME",
         "How long to wait for the next bytes of a request body.", .min = 1,
         .max = 365 * DAY),
