@@ -30,34 +30,34 @@ struct conf_list {
 /* Strings are owned; NULL is "not set". Times in ms, sizes in bytes, 0 means
  * what the table's help says. */
 struct pool_settings {
-    uint64_t given;              /* bit i: settings_table[i] was set, and is
-                                    not the default */
-    char *name;                  /* of the pool; "main" by default */
-    char *app;                   /* APP */
-    struct conf_list listen;     /* ADDRESS ... */
+    uint64_t given;          /* bit i: settings_table[i] was set, and is
+                                not the default */
+    char *name;              /* of the pool; "main" by default */
+    char *app;               /* APP */
+    struct conf_list listen; /* ADDRESS ... */
     enum conf_mode mode;
     unsigned workers;
-    unsigned threads;            /* K; with prefork always 1 */
+    unsigned threads; /* K; with prefork always 1 */
     enum conf_engine engine;
     enum conf_protocol protocol;
 
     enum conf_preload preload;
-    struct conf_list warmup;     /* paths requested before the first fork */
+    struct conf_list warmup; /* paths requested before the first fork */
     char *chdir;
     struct conf_list pythonpath;
     char *virtualenv;
-    char *python;                /* "3.11", or the path of an executable */
-    struct conf_list env;        /* NAME=VALUE */
+    char *python;         /* "3.11", or the path of an executable */
+    struct conf_list env; /* NAME=VALUE */
 
     char *user;
     char *group;
-    long umask;                  /* -1: unchanged */
-    long socket_mode;            /* of unix sockets */
+    long umask;       /* -1: unchanged */
+    long socket_mode; /* of unix sockets */
     char *socket_owner;
     char *socket_group;
     unsigned backlog;
 
-    char *mount;                 /* "" or "/x", no slash at the end */
+    char *mount; /* "" or "/x", no slash at the end */
     enum conf_path_source path_source;
     enum conf_scheme url_scheme;
     char *server_name;
@@ -67,11 +67,11 @@ struct pool_settings {
 
     uint64_t max_params_size;
     unsigned max_params;
-    uint64_t max_body_size;      /* 0: no limit */
+    uint64_t max_body_size; /* 0: no limit */
     uint64_t max_response_headers;
-    uint64_t body_buffer;        /* body bytes to wait for before a worker is
-                                    occupied */
-    unsigned max_connections;    /* open connections of one worker */
+    uint64_t body_buffer;     /* body bytes to wait for before a worker is
+                                 occupied */
+    unsigned max_connections; /* open connections of one worker */
 
     uint64_t header_timeout;
     uint64_t body_timeout;
@@ -87,21 +87,21 @@ struct pool_settings {
 
 enum setting_type {
     SETTING_STRING,
-    SETTING_BOOL,   /* yes/no, on/off, true/false, 1/0 */
+    SETTING_BOOL, /* yes/no, on/off, true/false, 1/0 */
     SETTING_UINT,
-    SETTING_SIZE,   /* bytes, k, m, g (powers of 1024) */
-    SETTING_TIME,   /* ms, s, m, h; a bare number is seconds */
-    SETTING_TIME_US,/* us, ms, s; a bare number is seconds */
-    SETTING_OCTAL,  /* 0660 */
+    SETTING_SIZE,    /* bytes, k, m, g (powers of 1024) */
+    SETTING_TIME,    /* ms, s, m, h; a bare number is seconds */
+    SETTING_TIME_US, /* us, ms, s; a bare number is seconds */
+    SETTING_OCTAL,   /* 0660 */
     SETTING_CHOICE,
-    SETTING_LIST,   /* may be given several times; in a file also separated by
-                       blanks */
+    SETTING_LIST, /* may be given several times; in a file also separated by
+                     blanks */
 };
 
 struct setting {
-    const char *name;       /* "max_body_size"; on the command line
-                               --max-body-size */
-    char letter;            /* short option or 0 */
+    const char *name; /* "max_body_size"; on the command line
+                         --max-body-size */
+    char letter;      /* short option or 0 */
     enum setting_type type;
     size_t offset;          /* into struct pool_settings */
     const char *initial;    /* default as text, NULL: not set */

@@ -11,6 +11,7 @@
 
 #define SECOND UINT64_C(1000)
 #define DAY (86400 * SECOND)
+#define MICROSECONDS UINT64_C(1000000) /* of one second */
 
 /* One row: the parts that most rows leave out are named where they are used. */
 #define ROW_NAMED(name_, field, type_, initial_, value_name_, help_, ...)      \
@@ -77,7 +78,7 @@ const struct setting settings_table[] = {
         "How often Python's threads take turns (sys.setswitchinterval). "
         "Without it 1ms when threads is more than 1, else CPython's own 5ms; "
         "0 is CPython's own as well.",
-        .min = 0, .max = 10 * 1000 * 1000),
+        .min = 0, .max = 10 * MICROSECONDS),
     ROW(exit_on_system_exit, SETTING_BOOL, "no", NULL,
         "End the worker when the application raises SystemExit; a new one "
         "takes its place. Otherwise that is an error like any other."),

@@ -21,12 +21,12 @@ enum { ADDRESS_MAX_RESOLVED = 8 };
 
 struct address {
     enum address_kind kind;
-    char text[256];          /* as the user wrote it */
-    struct sockaddr_un un;   /* ADDRESS_UNIX */
-    char host[128];          /* ADDRESS_TCP; "" is loopback for ":port" */
+    char text[256];        /* as the user wrote it */
+    struct sockaddr_un un; /* ADDRESS_UNIX */
+    char host[128];        /* ADDRESS_TCP; "" is loopback for ":port" */
     char port[16];
-    int fd;                  /* ADDRESS_FD */
-    char name[64];           /* ADDRESS_SYSTEMD; "" is all of them */
+    int fd;        /* ADDRESS_FD */
+    char name[64]; /* ADDRESS_SYSTEMD; "" is all of them */
 };
 
 /* 0, or -1 with one sentence in why (which limit, how long, what is allowed). A

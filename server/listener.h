@@ -16,17 +16,17 @@
 
 struct listener_options {
     unsigned backlog;
-    unsigned mode;       /* of a unix socket */
-    unsigned owner;      /* uid and gid; (unsigned)-1: unchanged */
+    unsigned mode;  /* of a unix socket */
+    unsigned owner; /* uid and gid; (unsigned)-1: unchanged */
     unsigned group;
 };
 
 struct listener {
-    int fd;             /* non-blocking, close-on-exec; -1: none */
-    bool inherited;     /* fd:N, systemd, descriptor 0: path is not ours */
-    char text[256];     /* where it listens, for people */
-    char path[108];     /* of a unix socket that we bound, else "" */
-    dev_t dev;          /* its inode */
+    int fd;         /* non-blocking, close-on-exec; -1: none */
+    bool inherited; /* fd:N, systemd, descriptor 0: path is not ours */
+    char text[256]; /* where it listens, for people */
+    char path[108]; /* of a unix socket that we bound, else "" */
+    dev_t dev;      /* its inode */
     ino_t ino;
 };
 

@@ -283,7 +283,7 @@ line_length(const char *text, size_t len)
 static void
 send_prefixed(char letter, const char *who, const char *text, size_t len)
 {
-    struct line l = { .limit = 4u * LOG_MESSAGE_MAX };
+    struct line l = { .limit = (size_t)4 * LOG_MESSAGE_MAX };
     size_t n;
 
     for (;;) {

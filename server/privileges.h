@@ -12,7 +12,7 @@
 enum { PRIVILEGES_MAX_GROUPS = 256 };
 
 struct privileges {
-    int change;   /* 0: stay who we are */
+    int change; /* 0: stay who we are */
     uid_t uid;
     gid_t gid;
     gid_t groups[PRIVILEGES_MAX_GROUPS]; /* all of the user's, or only gid */

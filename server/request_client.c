@@ -932,7 +932,7 @@ int
 request_client_main(int argc, char **argv)
 {
     struct client c = { .repeat = 1 };
-    char host[300];
+    char host[300] = "";
     int rc;
 
     exchange_init(&c.exchange);

@@ -20,11 +20,11 @@ enum exchange_code {
     EXCHANGE_OK = 0,
     EXCHANGE_USAGE = 2,
     EXCHANGE_NO_CONNECTION = 7,
-    EXCHANGE_STATUS = 22,  /* --fail and a status of 400 or more */
-    EXCHANGE_OUTPUT = 23,  /* the output cannot be written */
-    EXCHANGE_INPUT = 26,   /* the body cannot be read */
+    EXCHANGE_STATUS = 22, /* --fail and a status of 400 or more */
+    EXCHANGE_OUTPUT = 23, /* the output cannot be written */
+    EXCHANGE_INPUT = 26,  /* the body cannot be read */
     EXCHANGE_TIMEOUT = 28,
-    EXCHANGE_BROKEN = 56,  /* broken off, not understood, or refused */
+    EXCHANGE_BROKEN = 56, /* broken off, not understood, or refused */
 };
 
 /* A record on its way in. */
@@ -39,12 +39,12 @@ struct exchange_record {
 
 struct exchange {
     bool scgi;
-    int role;         /* FastCGI: FCGI_RESPONDER ... */
+    int role; /* FastCGI: FCGI_RESPONDER ... */
     bool keep_conn;
     unsigned connections; /* made so far */
 
-    int fd;           /* -1: not connected */
-    struct buf out;   /* bytes to send, from out_sent on */
+    int fd;         /* -1: not connected */
+    struct buf out; /* bytes to send, from out_sent on */
     size_t out_sent;
     struct exchange_record in;
 
@@ -55,10 +55,10 @@ struct exchange {
     void *ctx;
 
     /* The answer. */
-    bool ended;               /* END_REQUEST, or end-of-file with SCGI */
+    bool ended; /* END_REQUEST, or end-of-file with SCGI */
     uint32_t app_status;
     unsigned protocol_status;
-    char why[512];            /* a sentence when the code is not OK */
+    char why[512]; /* a sentence when the code is not OK */
 };
 
 void exchange_init(struct exchange *x);

@@ -279,17 +279,20 @@ message_add(struct message *m, const char *name, const char *value,
 void
 message_remove(struct message *m, const char *name)
 {
-    unsigned kept = 0;
+    unsigned i = 0;
 
-    for (unsigned i = 0; i < m->count; i++) {
-        if (strcmp(m->param[i].name, name) == 0) {
-            free(m->param[i].name);
-            free(m->param[i].value);
-        } else {
-            m->param[kept++] = m->param[i];
+    while (i < m->count) {
+        struct message_param *p = &m->param[i];
+
+        if (strcmp(p->name, name) != 0) {
+            i++;
+            continue;
         }
+        free(p->name);
+        free(p->value);
+        m->count--;
+        memmove(p, p + 1, (m->count - i) * sizeof(*p));
     }
-    m->count = kept;
 }
 
 int

@@ -15,10 +15,10 @@
 
 /* Bytes in memory, or a file. */
 struct body_part {
-    char *data;      /* owned; NULL: a file */
-    uint64_t len;    /* of a file that is no regular one: not known */
-    int fd;          /* owned; -1: memory */
-    bool regular;    /* its length is known and it can be read again */
+    char *data;   /* owned; NULL: a file */
+    uint64_t len; /* of a file that is no regular one: not known */
+    int fd;       /* owned; -1: memory */
+    bool regular; /* its length is known and it can be read again */
 };
 
 /* Parts one behind the other, and how far they have been read. */
@@ -31,8 +31,8 @@ struct body {
 };
 
 struct message_param {
-    char *name;      /* owned */
-    char *value;     /* owned; may hold NUL bytes */
+    char *name;  /* owned */
+    char *value; /* owned; may hold NUL bytes */
     size_t value_len;
 };
 
@@ -73,8 +73,8 @@ const struct message_param *message_find(const struct message *m,
 /* "Name: value" of -H: HTTP_NAME, or CONTENT_TYPE and CONTENT_LENGTH. "Name:"
  * removes it, "Name;" sends it empty; the first of a name replaces a default,
  * when fresh says so. 0, or -1 with a sentence. */
-int message_header(struct message *m, const char *header, bool fresh,
-                   char *why, size_t size);
+int message_header(struct message *m, const char *header, bool fresh, char *why,
+                   size_t size);
 
 /* The parameters that follow from a URL: "http://host:port/path?query" or
  * "/path?query". script_name, path_info: NULL, or what to say instead. host has
