@@ -280,6 +280,16 @@ decoder_direct(const struct decoder *d, const struct request *r)
     return next > SIZE_MAX ? SIZE_MAX : (size_t)next;
 }
 
+size_t
+decoder_expect(const struct decoder *d, const struct request *r, char *ret)
+{
+    if (d->kind != DECODER_FCGI || d->bad || !r->active || !r->head_done ||
+        r->body_done) {
+        return 0;
+    }
+    return fcgi_expect(d, r, ret);
+}
+
 void
 decoder_skip(struct decoder *d, struct request *r, size_t len)
 {

@@ -130,6 +130,13 @@ enum decode_event decoder_body(struct decoder *d, struct request *r,
  * limits.mpx are active or memory is short. */
 struct request *decoder_begin(struct decoder *d);
 
+/* The header that a further record of the body of r most likely has: that of the
+ * current or last one once more (FastCGI without padding; front ends send a body
+ * in equal records). ret has 8 bytes; returns the record's content length, 0 when
+ * nothing can be expected. Only a guess: what comes is to be compared. */
+size_t decoder_expect(const struct decoder *d, const struct request *r,
+                      char *ret);
+
 /* What the first bytes of a connection look like when they are neither: one
  * phrase for the log ("an HTTP request", "a TLS hello", "the uwsgi protocol",
  * "neither FastCGI nor SCGI"), or "FastCGI", "SCGI". Needs len >= 1. */

@@ -559,3 +559,19 @@ fcgi_skip(struct decoder *d, size_t len)
     d->fcgi.content_left = (uint16_t)(d->fcgi.content_left - len);
     close_record(&d->fcgi);
 }
+
+size_t
+fcgi_expect(const struct decoder *d, const struct request *r, char *ret)
+{
+    const struct fcgi_state *f = &d->fcgi;
+    const unsigned char *h = f->header;
+
+    /* Inside a record, or between two; not inside a header, whose bytes are
+     * those of the next record already. */
+    if ((f->header_len != 0 && f->header_len != FCGI_HEADER_LEN) ||
+        h[1] != FCGI_STDIN || get16(h + 2) != r->id || h[6] != 0) {
+        return 0;
+    }
+    memcpy(ret, h, FCGI_HEADER_LEN);
+    return get16(h + 4);
+}

@@ -21,6 +21,9 @@ enum decode_event fcgi_feed(struct decoder *d, const char *data, size_t len,
 uint64_t fcgi_body_next(const struct decoder *d, const struct request *r);
 void fcgi_skip(struct decoder *d, size_t len);
 
+/* Internal to protocol/: decoder_expect() of an active FastCGI request. */
+size_t fcgi_expect(const struct decoder *d, const struct request *r, char *ret);
+
 /* Write a record header of FCGI_HEADER_LEN bytes. */
 static inline void
 fcgi_put_header(char *out, int type, unsigned id, size_t len, unsigned padding)

@@ -21,7 +21,7 @@
 #include "server/executor_limits.h"
 #include "server/scoreboard.h"
 
-enum { EXECUTOR_READ_BYTES = 64 * 1024 };
+enum { EXECUTOR_READ_BYTES = 64 * 1024 + 256 };
 
 /* What all threads of a worker share. */
 struct worker {

@@ -24,7 +24,8 @@
 enum {
     TAIL_BYTES = FCGI_HEADER_LEN + sizeof(FCGI_EndRequestRecord),
     KEEP_BYTES = 1024 * 1024, /* of a body, read while an answer is written */
-    DIRECT_BYTES = 8192,      /* reads from this size on go past x->read */
+    DIRECT_BYTES = 1024,      /* reads from this size on go past x->read */
+    SCATTER_RECORDS = 8,      /* expected in one such read */
     LOOK_MS = 200,            /* between two looks at a peer that we write to */
     SEND_IOV = 64,            /* iovecs of one sendmsg */
 };
@@ -158,28 +159,111 @@ body_take(struct wsgi_io *io, size_t n)
     r->slice_len -= n;
 }
 
-/* Read from the socket: what belongs to the body into out (as far as the record
- * reaches, without a copy), the rest into x->read, which is empty. > 0: bytes
- * in out or 0 with bytes in x->read (*ret_got says which), < 0 as recv. */
-static int
-read_more(struct responder *r, char *out, size_t len, size_t *ret_direct)
+/* One read of body bytes straight into the application's memory. Behind the
+ * rest of the current record more records of the same size are expected: their
+ * headers are read into head, their contents where they belong. */
+struct scatter {
+    struct iovec iov[2 * SCATTER_RECORDS + 1];
+    char head[SCATTER_RECORDS][FCGI_HEADER_LEN];
+    char expected[FCGI_HEADER_LEN];
+    int count; /* even ones are body, odd ones headers */
+};
+
+/* What was guessed wrongly has to fit into x->read. count stays 0 when nothing
+ * can be read that way. */
+static void
+scatter_fill(struct scatter *s, const struct responder *r, char *out,
+             size_t len)
+{
+    size_t at = decoder_direct(&r->c->decoder, r->request);
+    size_t record = decoder_expect(&r->c->decoder, r->request, s->expected);
+    size_t room = sizeof(r->x->read);
+    uint64_t left = UINT64_MAX;
+
+    if (r->request->content_length >= 0) {
+        left = (uint64_t)r->request->content_length - r->request->body_seen;
+    }
+    len = len < left ? len : (size_t)left;
+    at = at < len ? at : len;
+    if (at == 0 && record == 0) {
+        return;
+    }
+    s->iov[0] = (struct iovec){ out, at };
+    s->count = 1;
+    while (record > 0 && at < len && s->count < 2 * SCATTER_RECORDS) {
+        size_t n = record < len - at ? record : len - at;
+
+        if (n + FCGI_HEADER_LEN > room) {
+            return;
+        }
+        s->iov[s->count] =
+            (struct iovec){ s->head[s->count / 2], FCGI_HEADER_LEN };
+        s->iov[s->count + 1] = (struct iovec){ out + at, n };
+        s->count += 2;
+        room -= n + FCGI_HEADER_LEN;
+        at += n;
+    }
+}
+
+/* The guess was wrong from piece i on: n bytes go to where they would have been
+ * read without it. */
+static void
+scatter_undo(const struct scatter *s, struct executor *x, int i, size_t n)
+{
+    x->pos = x->end = 0;
+    for (; n > 0; i++) {
+        size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
+
+        memcpy(x->read + x->end, s->iov[i].iov_base, part);
+        x->end += part;
+        n -= part;
+    }
+}
+
+/* Account for n bytes that were read. Returns how many body bytes are in the
+ * application's memory, in one piece from its start. */
+static size_t
+scatter_take(const struct scatter *s, struct responder *r, size_t n)
+{
+    struct decoder *d = &r->c->decoder;
+    size_t body = 0, used;
+
+    for (int i = 0; n > 0; i++) {
+        size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
+
+        if (i % 2 == 0) {
+            decoder_skip(d, r->request, part);
+            body += part;
+        } else if (memcmp(s->iov[i].iov_base, s->expected, part) == 0) {
+            decoder_feed(d, s->iov[i].iov_base, part, &used);
+        } else {
+            scatter_undo(s, r->x, i, n);
+            break;
+        }
+        n -= part;
+    }
+    return body;
+}
+
+/* Read from the socket: body bytes into out where that is worth it, else
+ * whatever comes into x->read, which is empty. > 0: body bytes in out; 0: look
+ * at x->read; < 0: -EAGAIN, -EINTR, or the connection is over. */
+static ssize_t
+read_more(struct responder *r, char *out, size_t len)
 {
     struct executor *x = r->x;
-    struct iovec iov[2];
-    int count = 0;
-    size_t direct = 0;
+    struct scatter s = { .count = 0 };
     ssize_t n;
 
+    x->pos = x->end = 0;
     if (len >= DIRECT_BYTES && !r->discard) {
-        direct = decoder_direct(&r->c->decoder, r->request);
-        direct = direct < len ? direct : len;
+        scatter_fill(&s, r, out, len);
     }
-    if (direct > 0) {
-        iov[count++] = (struct iovec){ out, direct };
+    if (s.count > 0) {
+        n = readv(r->c->fd, s.iov, s.count);
+    } else {
+        n = recv(r->c->fd, x->read, sizeof(x->read), 0);
     }
-    iov[count++] = (struct iovec){ x->read, sizeof(x->read) };
-    n = readv(r->c->fd, iov, count);
-    *ret_direct = 0;
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? -errno
                                                  : fail(r, -ECONNRESET);
@@ -188,15 +272,10 @@ read_more(struct responder *r, char *out, size_t len, size_t *ret_direct)
         r->eof = true;
         return fail(r, -ECONNRESET);
     }
-    if ((size_t)n < direct) {
-        direct = (size_t)n;
+    if (s.count > 0) {
+        return (ssize_t)scatter_take(&s, r, (size_t)n);
     }
-    if (direct > 0) {
-        decoder_skip(&r->c->decoder, r->request, direct);
-        *ret_direct = direct;
-    }
-    x->pos = 0;
-    x->end = (size_t)n - direct;
+    x->end = (size_t)n;
     return 0;
 }
 
@@ -253,10 +332,10 @@ body_read_nogil(struct wsgi_io *io, char *out, size_t len)
             scoreboard_set(r->x->score, SCORE_RUNNING);
             return body_end(r);
         }
-        rc = read_more(r, out, len, &n);
-        if (n > 0) {
+        rc = read_more(r, out, len);
+        if (rc > 0) {
             scoreboard_set(r->x->score, SCORE_RUNNING);
-            return (ssize_t)n;
+            return rc;
         }
         if (rc == -EAGAIN) {
             rc = wait_for(r, POLLIN, r->x->worker->settings->body_timeout);
@@ -304,7 +383,6 @@ static int
 wait_writable(struct responder *r)
 {
     struct executor *x = r->x;
-    size_t direct;
     int rc;
 
     for (;;) {
@@ -328,7 +406,7 @@ wait_writable(struct responder *r)
         if (rc & (POLLOUT | POLLERR | POLLHUP)) {
             return 0;
         }
-        rc = read_more(r, NULL, 0, &direct);
+        rc = (int)read_more(r, NULL, 0);
         if (rc < 0 && rc != -EAGAIN && rc != -EINTR) {
             return rc;
         }
