@@ -7,7 +7,7 @@
  *     # a comment             ; so is this
  *     [forebay]
  *     pidfile = /run/forebay.pid
- *     include = /etc/forebay/pools/*.conf
+ *     include = /etc/forebay/shop.conf
  *
  *     [pool shop]
  *     app = shop.wsgi

@@ -146,6 +146,9 @@ int settings_write(const struct pool_settings *s, FILE *out);
 int settings_read(struct pool_settings *s, const char *text, size_t len,
                   struct conf_error *err);
 
+/* A copy that shares nothing; dst is filled afresh. 0, or -1 out of memory. */
+int settings_copy(struct pool_settings *dst, const struct pool_settings *src);
+
 /* The command line: options --name VALUE, --name=VALUE, --bool, --no-bool,
  * short letters, one positional APP. argv[0] is skipped. What is not a pool
  * setting is offered to other(name, value or NULL, ctx): it returns 1 taken

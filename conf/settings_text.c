@@ -190,3 +190,29 @@ settings_read(struct pool_settings *s, const char *text, size_t len,
     free(copy);
     return rc;
 }
+
+int
+settings_copy(struct pool_settings *dst, const struct pool_settings *src)
+{
+    struct conf_error ignored;
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    int rc = -1;
+
+    if (out != NULL) {
+        rc = settings_write(src, out);
+        rc = fclose(out) == 0 ? rc : -1;
+    }
+    if (rc == 0) {
+        rc = settings_init(dst);
+    }
+    if (rc == 0) {
+        rc = settings_read(dst, text, len, &ignored);
+        if (rc != 0) {
+            settings_release(dst);
+        }
+    }
+    free(text);
+    return rc;
+}

@@ -36,7 +36,7 @@ enum {
 static const char *
 name(const struct generation *g)
 {
-    return g->settings->name;
+    return g->settings.name;
 }
 
 static void
@@ -91,7 +91,7 @@ fill_slots(uv_timer_t *timer)
 static void
 tell_requests(struct generation *g, unsigned i)
 {
-    unsigned k = g->settings->threads;
+    unsigned k = g->settings.threads;
     char line[SCORE_LINE_MAX], text[4 * SCORE_LINE_MAX];
 
     for (unsigned t = 0; t < k; t++) {
@@ -111,7 +111,7 @@ tell_requests(struct generation *g, unsigned i)
 static uint64_t
 answered(struct generation *g, unsigned i)
 {
-    unsigned k = g->settings->threads;
+    unsigned k = g->settings.threads;
     uint64_t sum = 0;
 
     for (unsigned t = 0; t < k; t++) {
@@ -161,7 +161,7 @@ worker_exited(struct generation *g, unsigned i, int status)
         return;
     }
     if (!g->serving &&
-        backoff_gives_up(&g->backoff, g->settings->max_start_failures)) {
+        backoff_gives_up(&g->backoff, g->settings.max_start_failures)) {
         if (!g->failed) {
             g->failed = true;
             g->events->failed(g, "its workers end before they are ready",
@@ -326,9 +326,9 @@ struct spawn_args {
 };
 
 static void
-build_args(struct generation *g, const struct listener *listener,
-           unsigned listeners, const int *queue, int channel, int settings,
-           int log, struct spawn_args *a)
+build_args(struct generation *g, const struct listener_set *listeners,
+           const int *queue, int channel, int settings, int log,
+           struct spawn_args *a)
 {
     size_t used = 0;
     const int fds[] = { -1,          log,      log,      channel,
@@ -344,11 +344,11 @@ build_args(struct generation *g, const struct listener *listener,
     snprintf(a->text[2], sizeof(a->text[2]), "--settings=%d", FD_SETTINGS);
     snprintf(a->text[3], sizeof(a->text[3]), "--slots=%u", g->count);
     used = (size_t)snprintf(a->text[4], sizeof(a->text[4]), "--listen=");
-    for (unsigned i = 0; i < listeners; i++) {
+    for (unsigned i = 0; i < listeners->count; i++) {
         used += (size_t)snprintf(a->text[4] + used, sizeof(a->text[4]) - used,
                                  "%s%d", i > 0 ? "," : "", a->count);
         a->stdio[a->count].flags = UV_INHERIT_FD;
-        a->stdio[a->count].data.fd = listener[i].fd;
+        a->stdio[a->count].data.fd = listeners->item[i].fd;
         a->count++;
     }
     snprintf(a->text[5], sizeof(a->text[5]), "--log-level=%d",
@@ -379,6 +379,15 @@ spawn_template(struct generation *g, const char *program, struct spawn_args *a)
     return uv_spawn(g->loop, &g->process, &options);
 }
 
+static void
+free_memory(struct generation *g)
+{
+    scoreboard_release(&g->score);
+    settings_release(&g->settings);
+    free(g->slot);
+    free(g);
+}
+
 static struct generation *
 allocate(uv_loop_t *loop, const struct pool_settings *s,
          const struct generation_events *events, void *ctx)
@@ -389,18 +398,20 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
         return NULL;
     }
     g->loop = loop;
-    g->settings = s;
     g->events = events;
     g->ctx = ctx;
     g->channel = -1;
     g->score.fd = -1;
+    if (settings_copy(&g->settings, s) != 0) {
+        free(g);
+        return NULL;
+    }
     g->count = s->workers;
     g->slot = calloc(g->count, sizeof(*g->slot));
     g->started_ms = uv_now(loop);
     if (g->slot == NULL ||
         scoreboard_create(g->count * s->threads, &g->score) < 0) {
-        free(g->slot);
-        free(g);
+        free_memory(g);
         return NULL;
     }
     return g;
@@ -408,10 +419,9 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
 
 int
 generation_start(uv_loop_t *loop, const struct pool_settings *s,
-                 const struct listener *listener, unsigned listeners,
-                 const int *queue, const char *program,
-                 const struct generation_events *events, void *ctx,
-                 struct generation **ret, char *why, size_t size)
+                 const struct listener_set *listeners, const int *queue,
+                 const char *program, const struct generation_events *events,
+                 void *ctx, struct generation **ret, char *why, size_t size)
 {
     struct generation *g = allocate(loop, s, events, ctx);
     struct spawn_args args;
@@ -428,8 +438,7 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     if (rc == 0) {
         g->log = log_source_open(loop, log[0], s->name);
         g->channel = pair[0];
-        build_args(g, listener, listeners, queue, pair[1], settings, log[1],
-                   &args);
+        build_args(g, listeners, queue, pair[1], settings, log[1], &args);
         rc = spawn_template(g, program, &args);
     }
     if (settings >= 0) {
@@ -448,9 +457,7 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
             close(pair[0]);
         }
         if (g != NULL) {
-            scoreboard_release(&g->score);
-            free(g->slot);
-            free(g);
+            free_memory(g);
         }
         return -1;
     }
@@ -498,9 +505,7 @@ on_handle_closed(uv_handle_t *handle)
 
     if (--g->open_handles == 0) {
         close(g->channel);
-        scoreboard_release(&g->score);
-        free(g->slot);
-        free(g);
+        free_memory(g);
     }
 }
 

@@ -14,7 +14,7 @@
 #include <uv.h>
 
 #include "conf/settings.h"
-#include "server/listener.h"
+#include "server/listener_set.h"
 #include "server/backoff.h"
 #include "server/scoreboard.h"
 
@@ -47,7 +47,7 @@ struct generation_events {
 
 struct generation {
     uv_loop_t *loop;
-    const struct pool_settings *settings; /* borrowed, outlive it */
+    struct pool_settings settings; /* its own copy */
     const struct generation_events *events;
     void *ctx;
 
@@ -72,12 +72,12 @@ struct generation {
     struct generation *next; /* the manager's list */
 };
 
-/* Start a template with program. queue is the pool's hand-over pair
- * (handover.h): where workers read, where they write. 0, or -1 with a sentence
- * in why. */
+/* Start a template with program; s is copied. queue is the pool's hand-over
+ * pair (handover.h): where workers read, where they write. 0, or -1 with a
+ * sentence in why. */
 int generation_start(uv_loop_t *loop, const struct pool_settings *s,
-                     const struct listener *listener, unsigned listeners,
-                     const int *queue, const char *program,
+                     const struct listener_set *listeners, const int *queue,
+                     const char *program,
                      const struct generation_events *events, void *ctx,
                      struct generation **ret, char *why, size_t size);
 

@@ -44,6 +44,7 @@ static const char usage[] =
 struct command {
     int what;
     bool help;
+    bool inherited; /* the listening socket is descriptor 0 */
 };
 
 static int
@@ -141,50 +142,76 @@ bad_usage(const struct conf_error *err)
     return MANAGER_EXIT_USAGE;
 }
 
+/* The settings of the command line, complete. 0, or the exit code. */
 static int
-pool_command(int what, int argc, char **argv)
+read_command_line(int what, int argc, char **argv, struct command *c,
+                  struct pool_settings *s)
 {
-    struct command c = { .what = what };
-    struct pool_settings s;
     struct conf_error err = { 0 };
-    bool inherited;
-    int code;
 
-    if (settings_init(&s) != 0) {
-        fprintf(stderr, "forebay: out of memory\n");
-        return MANAGER_EXIT_FAILED;
-    }
     if (what == RUN) {
-        settings_set(&s, "workers", "1", &err);
+        settings_set(s, "workers", "1", &err);
     }
-    if (settings_parse_args(&s, argc, argv, other_option, &c, &err) != 0) {
+    if (settings_parse_args(s, argc, argv, other_option, c, &err) != 0) {
         return bad_usage(&err);
     }
-    if (c.help) {
-        print_help(what);
-        settings_release(&s);
-        return MANAGER_EXIT_OK;
+    if (c->help) {
+        return 0;
     }
-    inherited = what != CHECK && s.listen.count == 0 &&
-                listener_is_listening(STDIN_FILENO);
-    if (what == RUN && !inherited && s.listen.count == 0) {
+    c->inherited = what != CHECK && s->listen.count == 0 &&
+                   listener_is_listening(STDIN_FILENO);
+    if (what == RUN && !c->inherited && s->listen.count == 0) {
         fprintf(stderr,
                 "forebay: descriptor 0 is no listening socket; start this "
                 "from lighttpd (bin-path),\nmod_fcgid or spawn-fcgi, or name "
                 "an address with --listen\n");
         return MANAGER_EXIT_USAGE;
     }
-    if (inherited || (what == CHECK && s.listen.count == 0)) {
-        settings_set(&s, "listen", "fd:0", &err); /* what it amounts to */
+    if (c->inherited || (what == CHECK && s->listen.count == 0)) {
+        settings_set(s, "listen", "fd:0", &err); /* what it amounts to */
     }
-    if (settings_finish(&s, &err) != 0) {
-        return bad_usage(&err);
+    return settings_finish(s, &err) == 0 ? 0 : bad_usage(&err);
+}
+
+static int
+serve(struct pool_settings *s, const struct command *c)
+{
+    struct config config;
+    int code;
+
+    close_leaked(c->inherited);
+    if (config_of_pool(s, &config) != 0) {
+        fprintf(stderr, "forebay: out of memory\n");
+        return MANAGER_EXIT_FAILED;
     }
-    if (what != CHECK) {
-        close_leaked(inherited);
+    code = manager_run(&config, NULL, c->inherited);
+    config_release(&config);
+    return code;
+}
+
+static int
+pool_command(int what, int argc, char **argv)
+{
+    struct command c = { .what = what };
+    struct pool_settings *s = malloc(sizeof(*s));
+    int code;
+
+    if (s == NULL || settings_init(s) != 0) {
+        fprintf(stderr, "forebay: out of memory\n");
+        free(s);
+        return MANAGER_EXIT_FAILED;
     }
-    code = what == CHECK ? check_run(&s) : manager_run(&s, inherited);
-    settings_release(&s);
+    code = read_command_line(what, argc, argv, &c, s);
+    if (code == 0 && !c.help && what != CHECK) {
+        return serve(s, &c);
+    }
+    if (c.help) {
+        print_help(what);
+    } else if (code == 0) {
+        code = check_run(s);
+    }
+    settings_release(s);
+    free(s);
     return code;
 }
 

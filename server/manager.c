@@ -23,10 +23,13 @@ enum { KILL_GRACE_MS = 5000, LOG_FLUSH_MS = 1000 };
 
 struct manager {
     uv_loop_t loop;
-    struct pool pool;
+    struct pool *pools; /* a list, by their `following` */
+    struct manager_settings settings;
+    const char *file; /* of the configuration, or NULL */
     bool inherited;
     bool stopping;
     bool hurried; /* a second order to stop came, or the deadline */
+    bool started; /* every pool of the first start has served */
     int exit_code;
     uv_timer_t deadline; /* of the stop */
     uv_signal_t signal[12];
@@ -37,63 +40,122 @@ struct manager {
  */
 
 static void
+kill_pools(struct manager *m, bool templates)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        pool_kill(p, templates);
+    }
+}
+
+static void
 on_stop_deadline(uv_timer_t *timer)
 {
     struct manager *m = timer->data;
 
     if (!m->hurried) {
         m->hurried = true;
-        pool_kill(&m->pool, false);
+        kill_pools(m, false);
         uv_timer_start(timer, on_stop_deadline, KILL_GRACE_MS, 0);
         return;
     }
-    pool_kill(&m->pool, true);
+    kill_pools(m, true);
+}
+
+static uint64_t
+longest_grace(const struct manager *m)
+{
+    uint64_t longest = 0;
+
+    for (const struct pool *p = m->pools; p != NULL; p = p->following) {
+        uint64_t grace = p->settings->graceful_timeout;
+
+        longest = grace > longest ? grace : longest;
+    }
+    return longest;
 }
 
 /* Once: finish what runs. Twice: at once. */
 static void
 stop(struct manager *m, int code, const char *why)
 {
-    uint64_t grace = m->pool.settings->graceful_timeout;
+    struct pool *next;
 
     if (!m->stopping) {
         m->stopping = true;
         m->exit_code = code;
         log_info("%s: stopping; requests in flight have %llu s", why,
-                 (unsigned long long)grace / 1000);
-        uv_timer_start(&m->deadline, on_stop_deadline, grace, 0);
-        pool_stop(&m->pool);
+                 (unsigned long long)longest_grace(m) / 1000);
+        uv_timer_start(&m->deadline, on_stop_deadline, longest_grace(m), 0);
+        for (struct pool *p = m->pools; p != NULL; p = next) {
+            next = p->following; /* one with no process is gone at once */
+            if (p->state != POOL_STOPPING) {
+                pool_stop(p);
+            }
+        }
     } else if (!m->hurried) {
         log_warnx("%s again: stopping at once", why);
         uv_timer_start(&m->deadline, on_stop_deadline, 0, 0);
     }
 }
 
-/* -- what the pool reports --------------------------------------------------
+/* -- what pools report ------------------------------------------------------
  */
+
+static bool
+all_served(const struct manager *m)
+{
+    for (const struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->state == POOL_STARTING) {
+            return false;
+        }
+    }
+    return true;
+}
 
 static void
 on_serving(struct pool *p, void *ctx)
 {
+    struct manager *m = ctx;
     (void)p;
-    (void)ctx;
+
+    if (!m->started && all_served(m)) {
+        m->started = true;
+    }
 }
 
+/* The first start is all or nothing; a pool that a reload brought may fail
+ * alone. */
 static void
 on_failed(struct pool *p, void *ctx)
 {
-    (void)p;
-    stop(ctx, MANAGER_EXIT_FAILED, "nothing to serve");
+    struct manager *m = ctx;
+
+    if (!m->started) {
+        stop(m, MANAGER_EXIT_FAILED, "nothing is served without it");
+    } else if (p->state != POOL_STOPPING) {
+        pool_stop(p);
+    }
 }
 
 static void
 on_stopped(struct pool *p, void *ctx)
 {
     struct manager *m = ctx;
-    (void)p;
 
-    uv_timer_stop(&m->deadline);
-    uv_stop(&m->loop);
+    for (struct pool **at = &m->pools; *at != NULL; at = &(*at)->following) {
+        if (*at == p) {
+            *at = p->following;
+            break;
+        }
+    }
+    if (!m->stopping) {
+        log_info("pool %s: gone", p->settings->name);
+    }
+    pool_free(p);
+    if (m->pools == NULL) {
+        uv_timer_stop(&m->deadline);
+        uv_stop(&m->loop);
+    }
 }
 
 static const struct pool_events pool_events = {
@@ -102,12 +164,126 @@ static const struct pool_events pool_events = {
     .stopped = on_stopped,
 };
 
+/* Open a pool with these settings (taken over) and put it into the list. 0 or
+ * an exit code; what was wrong has been logged. */
+static int
+add_pool(struct manager *m, struct pool_settings *s, struct pool **ret)
+{
+    struct pool *p = malloc(sizeof(*p));
+    char why[1024];
+    int code;
+
+    if (p == NULL) {
+        log_error("out of memory");
+        return MANAGER_EXIT_FAILED;
+    }
+    code = pool_open(p, &m->loop, s, m->inherited, &pool_events, m, why,
+                     sizeof(why));
+    if (code != 0) {
+        log_error("pool %s: %s", s->name, why);
+        pool_free(p);
+        return code;
+    }
+    p->following = m->pools;
+    m->pools = p;
+    *ret = p;
+    return 0;
+}
+
+/* -- reload -----------------------------------------------------------------
+ */
+
+static struct pool *
+find_pool(struct manager *m, const char *name)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->state != POOL_STOPPING && strcmp(p->settings->name, name) == 0) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static bool
+is_configured(const struct config *c, const char *name)
+{
+    for (unsigned i = 0; i < c->pools; i++) {
+        if (strcmp(c->pool[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Pools that the file no longer names end; the others reload; new ones start.
+ */
+static void
+apply(struct manager *m, struct config *c)
+{
+    struct pool *next;
+
+    for (struct pool *p = m->pools; p != NULL; p = next) {
+        next = p->following;
+        if (p->state != POOL_STOPPING && !is_configured(c, p->settings->name)) {
+            log_info("pool %s: no longer in %s; it ends", p->settings->name,
+                     m->file);
+            pool_stop(p);
+        }
+    }
+    for (unsigned i = 0; i < c->pools; i++) {
+        struct pool *p = find_pool(m, c->pool[i]->name);
+
+        if (p != NULL) {
+            pool_reload(p, c->pool[i], NULL, NULL);
+        } else if (add_pool(m, c->pool[i], &p) == 0) {
+            pool_start(p);
+        }
+        c->pool[i] = NULL; /* taken over */
+    }
+    c->pools = 0;
+}
+
+static void
+reload(struct manager *m)
+{
+    struct conf_error error;
+    struct config c;
+
+    if (m->stopping) {
+        return;
+    }
+    if (m->file == NULL) {
+        for (struct pool *p = m->pools; p != NULL; p = p->following) {
+            pool_reload(p, NULL, NULL, NULL);
+        }
+        return;
+    }
+    if (config_read(m->file, &c, &error) != 0) {
+        log_error("reload refused: %s:%u: %s; everything serves on as it was",
+                  error.file, error.line, error.text);
+        return;
+    }
+    apply(m, &c);
+    config_release(&c);
+}
+
 /* -- signals ----------------------------------------------------------------
  */
 
 /* As subreaper (or PID 1) the manager inherits what its workers leave behind.
  * Only the templates have a meaning, and libuv waits for those by number; the
  * rest is reaped without a word. */
+static bool
+is_ours(const struct manager *m, int pid)
+{
+    for (const struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (pool_has_template(p, pid)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void
 reap_strangers(struct manager *m)
 {
@@ -115,7 +291,7 @@ reap_strangers(struct manager *m)
         siginfo_t info = { 0 };
 
         if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-            info.si_pid == 0 || pool_has_template(&m->pool, info.si_pid)) {
+            info.si_pid == 0 || is_ours(m, info.si_pid)) {
             return;
         }
         waitpid(info.si_pid, NULL, WNOHANG);
@@ -139,9 +315,7 @@ on_signal(uv_signal_t *handle, int signo)
         stop(m, MANAGER_EXIT_OK, "SIGQUIT");
         break;
     case SIGHUP:
-        if (!m->stopping) {
-            pool_reload(&m->pool, NULL, NULL);
-        }
+        reload(m);
         break;
     case SIGUSR1:
         if (m->inherited) { /* lighttpd's and mod_fcgid's graceful stop */
@@ -208,28 +382,36 @@ close_any(uv_handle_t *handle, void *arg)
 }
 
 static int
-serve(struct manager *m, struct pool_settings *s)
+serve(struct manager *m, struct config *c)
 {
-    char why[1024];
-    int code = pool_open(&m->pool, &m->loop, s, m->inherited, &pool_events, m,
-                         why, sizeof(why));
+    struct pool *p;
+    int code = watch_signals(m) == 0 ? 0 : MANAGER_EXIT_FAILED;
 
+    for (unsigned i = 0; i < c->pools && code == 0; i++) {
+        code = add_pool(m, c->pool[i], &p);
+        c->pool[i] = NULL; /* taken over */
+    }
     if (code != 0) {
-        log_error("pool %s: %s", s->name, why);
+        while (m->pools != NULL) {
+            p = m->pools;
+            m->pools = p->following;
+            pool_free(p);
+        }
         return code;
     }
-    if (watch_signals(m) != 0) {
-        return MANAGER_EXIT_FAILED;
+    for (p = m->pools; p != NULL; p = p->following) {
+        pool_start(p);
     }
-    pool_start(&m->pool);
-    uv_run(&m->loop, UV_RUN_DEFAULT);
+    if (m->pools != NULL) {
+        uv_run(&m->loop, UV_RUN_DEFAULT);
+    }
     log_relay_drain();
     log_info("stopped");
     return m->exit_code;
 }
 
 int
-manager_run(struct pool_settings *s, bool inherited)
+manager_run(struct config *c, const char *file, bool inherited)
 {
     struct manager *m = calloc(1, sizeof(*m));
     int code;
@@ -239,7 +421,9 @@ manager_run(struct pool_settings *s, bool inherited)
         free(m);
         return MANAGER_EXIT_FAILED;
     }
+    m->file = file;
     m->inherited = inherited;
+    m->settings = c->manager;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (inherited) {
         follow_parent();
@@ -247,8 +431,7 @@ manager_run(struct pool_settings *s, bool inherited)
     uv_timer_init(&m->loop, &m->deadline);
     m->deadline.data = m;
     log_relay_start(&m->loop);
-    code = serve(m, s);
-    pool_close(&m->pool);
+    code = serve(m, c);
     log_relay_finish(LOG_FLUSH_MS);
     uv_walk(&m->loop, close_any, NULL);
     uv_run(&m->loop, UV_RUN_DEFAULT);

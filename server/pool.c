@@ -6,6 +6,7 @@
 #include "server/pool.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -67,48 +68,130 @@ retire(struct pool *p, struct generation *g)
 /* -- reload -----------------------------------------------------------------
  */
 
-static struct generation *start_generation(struct pool *p, char *why,
-                                           size_t size);
+static struct generation *start_generation(struct pool *p,
+                                           const struct pool_settings *s,
+                                           const struct listener_set *listeners,
+                                           char *why, size_t size);
+
+static void
+free_settings(struct pool_settings **s)
+{
+    if (*s != NULL) {
+        settings_release(*s);
+        free(*s);
+        *s = NULL;
+    }
+}
+
+/* Tell those who wait for the reload that has ended; those who asked meanwhile
+ * wait for the next one. */
+static void
+tell_waiters(struct pool *p, const char *why)
+{
+    struct pool_waiter *all = p->waiters;
+
+    p->waiters = NULL;
+    while (all != NULL) {
+        struct pool_waiter *w = all;
+
+        all = w->next;
+        if (w->again && p->reload_again) {
+            w->again = false;
+            w->next = p->waiters;
+            p->waiters = w;
+        } else {
+            w->done(p, why, w->ctx);
+            free(w);
+        }
+    }
+}
 
 /* why NULL: it went well. */
 static void
 reload_ended(struct pool *p, const char *why)
 {
-    pool_reloaded done = p->reloaded;
-
-    p->reloaded = NULL;
     if (why != NULL) {
         log_error("pool %s: reload refused: %s; the old workers serve on",
                   name(p), why);
+        free_settings(&p->next_settings);
+        listener_set_close(&p->next_listeners, &p->listeners);
     }
+    tell_waiters(p, why);
     if (p->reload_again) {
+        struct pool_settings *s = p->again_settings;
+
         p->reload_again = false;
-        pool_reload(p, done, p->reloaded_ctx);
-        return;
-    }
-    if (done != NULL) {
-        done(p, why, p->reloaded_ctx);
+        p->again_settings = NULL;
+        pool_reload(p, s, NULL, NULL);
     }
 }
 
-void
-pool_reload(struct pool *p, pool_reloaded done, void *ctx)
+static void
+add_waiter(struct pool *p, pool_reloaded done, void *ctx, bool again)
 {
+    struct pool_waiter *w = malloc(sizeof(*w));
+
+    if (w == NULL) {
+        done(p, "out of memory", ctx);
+        return;
+    }
+    *w = (struct pool_waiter){ done, ctx, again, p->waiters };
+    p->waiters = w;
+}
+
+void
+pool_reload(struct pool *p, struct pool_settings *s, pool_reloaded done,
+            void *ctx)
+{
+    bool busy =
+        p->state != POOL_SERVING || p->current == NULL || p->next != NULL;
     char why[512];
 
     if (done != NULL) {
-        p->reloaded = done;
-        p->reloaded_ctx = ctx;
+        add_waiter(p, done, ctx, busy);
     }
-    if (p->state != POOL_SERVING || p->current == NULL || p->next != NULL) {
+    if (busy) {
         /* One is under way, or a start is: once more when that has ended. */
-        p->reload_again = p->state != POOL_STOPPING;
+        free_settings(&p->again_settings);
+        p->again_settings = s;
+        p->reload_again = true;
         return;
     }
     log_info("pool %s: reload: a new template starts", name(p));
-    p->next = start_generation(p, why, sizeof(why));
+    p->next_settings = s;
+    if (p->inherited) {
+        p->next_listeners = p->listeners;
+    } else if (listener_set_open(&p->next_listeners,
+                                 s != NULL ? s : p->settings, &p->listeners,
+                                 why, sizeof(why)) != 0) {
+        reload_ended(p, why);
+        return;
+    }
+    p->next = start_generation(p, s != NULL ? s : p->settings,
+                               &p->next_listeners, why, sizeof(why));
     if (p->next == NULL) {
         reload_ended(p, why);
+    }
+}
+
+/* The new generation serves: what it was started with is the pool's now. */
+static void
+take_over(struct pool *p)
+{
+    struct generation *old = p->current;
+
+    p->current = p->next;
+    p->next = NULL;
+    p->reloads++;
+    if (p->next_settings != NULL) {
+        free_settings(&p->settings);
+        p->settings = p->next_settings;
+        p->next_settings = NULL;
+    }
+    listener_set_close(&p->listeners, &p->next_listeners);
+    p->listeners = p->next_listeners;
+    if (old != NULL) {
+        retire(p, old);
     }
 }
 
@@ -118,14 +201,11 @@ pool_reload(struct pool *p, pool_reloaded done, void *ctx)
 static void
 tell_ready(struct pool *p, struct generation *g)
 {
-    const struct pool_settings *s = p->settings;
-    char where[512] = "";
-    size_t used = 0;
+    const struct pool_settings *s = &g->settings;
+    char where[512];
 
-    for (unsigned i = 0; i < p->listeners && used < sizeof(where) - 1; i++) {
-        used += (size_t)snprintf(where + used, sizeof(where) - used, "%s%s",
-                                 i > 0 ? ", " : "", p->listener[i].text);
-    }
+    listener_set_format(g == p->next ? &p->next_listeners : &p->listeners,
+                        where, sizeof(where));
     log_info("pool %s: ready: %u worker%s of %u thread%s on %s (template %d)",
              s->name, g->count, g->count == 1 ? "" : "s", s->threads,
              s->threads == 1 ? "" : "s", where, g->process.pid);
@@ -139,14 +219,7 @@ on_ready(struct generation *g, void *ctx)
     tell_ready(p, g);
     backoff_ready(&p->backoff);
     if (g == p->next) {
-        struct generation *old = p->current;
-
-        p->current = g;
-        p->next = NULL;
-        p->reloads++;
-        if (old != NULL) {
-            retire(p, old);
-        }
+        take_over(p);
         reload_ended(p, NULL);
         return;
     }
@@ -154,7 +227,7 @@ on_ready(struct generation *g, void *ctx)
         p->state = POOL_SERVING;
         p->events->serving(p, p->ctx);
     }
-    if (p->reload_again) {
+    if (p->reload_again) { /* asked for while it started */
         reload_ended(p, NULL);
     }
 }
@@ -184,7 +257,8 @@ on_restart(uv_timer_t *timer)
     struct pool *p = timer->data;
     char why[512];
 
-    p->current = start_generation(p, why, sizeof(why));
+    p->current =
+        start_generation(p, p->settings, &p->listeners, why, sizeof(why));
     if (p->current == NULL) {
         log_error("pool %s: %s", name(p), why);
         uv_timer_start(&p->restart, on_restart, BACKOFF_MAX_MS, 0);
@@ -246,9 +320,9 @@ pool_stop(struct pool *p)
 {
     p->state = POOL_STOPPING;
     uv_timer_stop(&p->restart);
-    for (unsigned i = 0; i < p->listeners; i++) {
-        listener_close(&p->listener[i]);
-    }
+    listener_set_close(&p->next_listeners, &p->listeners);
+    listener_set_close(&p->listeners, NULL);
+    tell_waiters(p, "the pool is being stopped");
     if (p->all == NULL) {
         p->events->stopped(p, p->ctx);
         return;
@@ -284,27 +358,48 @@ pool_has_template(const struct pool *p, int pid)
 void
 pool_close(struct pool *p)
 {
-    for (unsigned i = 0; i < p->listeners; i++) {
-        listener_close(&p->listener[i]);
-    }
+    listener_set_close(&p->next_listeners, &p->listeners);
+    listener_set_close(&p->listeners, NULL);
     for (int i = 0; i < 2; i++) {
         if (p->queue[i] >= 0) {
             close(p->queue[i]);
+            p->queue[i] = -1;
         }
     }
+    free_settings(&p->settings);
+    free_settings(&p->next_settings);
+    free_settings(&p->again_settings);
+}
+
+static void
+on_kill_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void
+pool_free(struct pool *p)
+{
+    pool_close(p);
+    uv_close((uv_handle_t *)&p->restart, NULL);
+    uv_close((uv_handle_t *)&p->kill, on_kill_closed);
 }
 
 /* -- start ------------------------------------------------------------------
  */
 
 static struct generation *
-start_generation(struct pool *p, char *why, size_t size)
+start_generation(struct pool *p, const struct pool_settings *s,
+                 const struct listener_set *listeners, char *why, size_t size)
 {
+    struct python_version wanted;
     struct generation *g;
 
-    if (generation_start(p->loop, p->settings, p->listener, p->listeners,
-                         p->queue, p->program, &generation_events, p, &g, why,
-                         size) != 0) {
+    if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0 ||
+        venv_find_worker(&wanted, p->program, sizeof(p->program), why, size) !=
+            0 ||
+        generation_start(p->loop, s, listeners, p->queue, p->program,
+                         &generation_events, p, &g, why, size) != 0) {
         return NULL;
     }
     g->next = p->all;
@@ -317,57 +412,12 @@ pool_start(struct pool *p)
 {
     char why[512];
 
-    p->current = start_generation(p, why, sizeof(why));
+    p->current =
+        start_generation(p, p->settings, &p->listeners, why, sizeof(why));
     if (p->current == NULL) {
         log_error("pool %s: %s", name(p), why);
         p->events->failed(p, p->ctx);
     }
-}
-
-static int
-open_listeners(struct pool *p, char *why, size_t size)
-{
-    const struct pool_settings *s = p->settings;
-    struct listener_options o = {
-        .backlog = s->backlog,
-        .mode = (unsigned)s->socket_mode,
-        .owner = (unsigned)-1,
-        .group = (unsigned)-1,
-    };
-    uid_t uid;
-    gid_t gid;
-
-    if (p->inherited) {
-        p->listeners = 1;
-        return listener_inherit(0, &p->listener[0], why, size);
-    }
-    if (s->socket_owner != NULL) {
-        if (privileges_uid(s->socket_owner, &uid, why, size) != 0) {
-            return -1;
-        }
-        o.owner = uid;
-    }
-    if (s->socket_group != NULL) {
-        if (privileges_gid(s->socket_group, &gid, why, size) != 0) {
-            return -1;
-        }
-        o.group = gid;
-    }
-    for (unsigned i = 0; i < s->listen.count; i++) {
-        struct address a;
-        int n;
-
-        if (address_parse(s->listen.item[i], &a, why, size) != 0) {
-            return -1;
-        }
-        n = listener_open(&a, &o, p->listener + p->listeners,
-                          EXECUTOR_MAX_LISTENERS - p->listeners, why, size);
-        if (n < 0) {
-            return -1;
-        }
-        p->listeners += (unsigned)n;
-    }
-    return 0;
 }
 
 int
@@ -400,5 +450,7 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
         snprintf(why, size, "hand-over queue: %s", strerror(-rc));
         return MANAGER_EXIT_FAILED;
     }
-    return open_listeners(p, why, size) == 0 ? 0 : MANAGER_EXIT_UNAVAILABLE;
+    rc = inherited ? listener_set_inherit(&p->listeners, why, size)
+                   : listener_set_open(&p->listeners, s, NULL, why, size);
+    return rc == 0 ? 0 : MANAGER_EXIT_UNAVAILABLE;
 }

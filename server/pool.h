@@ -15,9 +15,8 @@
 
 #include "conf/settings.h"
 #include "server/backoff.h"
-#include "server/executor_limits.h"
 #include "server/generation.h"
-#include "server/listener.h"
+#include "server/listener_set.h"
 #include "server/venv.h"
 
 struct pool;
@@ -41,17 +40,24 @@ struct pool_events {
  * serves, else a sentence, and the old one serves on. */
 typedef void (*pool_reloaded)(struct pool *p, const char *why, void *ctx);
 
+/* Somebody who waits for the end of a reload. */
+struct pool_waiter {
+    pool_reloaded done;
+    void *ctx;
+    bool again; /* asked while another reload was under way: not for that one */
+    struct pool_waiter *next;
+};
+
 struct pool {
     uv_loop_t *loop;
     const struct pool_events *events;
     void *ctx;
     enum pool_state state;
-    struct pool_settings *settings; /* borrowed from the manager */
+    struct pool_settings *settings; /* owned */
     bool inherited;                 /* listens on descriptor 0 */
     char program[VENV_PATH_MAX];    /* forebay-worker-3.x */
 
-    struct listener listener[EXECUTOR_MAX_LISTENERS];
-    unsigned listeners;
+    struct listener_set listeners;
 
     int queue[2]; /* hand-over of kept connections */
 
@@ -62,14 +68,20 @@ struct pool {
     uv_timer_t restart; /* after a template has died */
     uv_timer_t kill;    /* deadline of generations that finish */
 
-    bool reload_again; /* asked for while one was under way */
-    pool_reloaded reloaded;
-    void *reloaded_ctx;
+    /* A reload under way: what the pool has once it went well. */
+    struct pool_settings *next_settings; /* owned; NULL: the same again */
+    struct listener_set next_listeners;
+    bool reload_again; /* asked for while one was under way, */
+    struct pool_settings *again_settings; /* with these, owned, or NULL */
+    struct pool_waiter *waiters;
     unsigned long reloads;
+
+    struct pool *following; /* the manager's list */
 };
 
-/* Find the worker program, open the sockets. 0, or an exit code of
- * `forebay serve` (manager.h) with a sentence in why. */
+/* Find the worker program, open the sockets. s is taken over. 0, or an exit
+ * code of `forebay serve` (manager.h) with a sentence in why; pool_close() is
+ * due in either case. */
 int pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
               bool inherited, const struct pool_events *events, void *ctx,
               char *why, size_t size);
@@ -78,9 +90,11 @@ int pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
 void pool_start(struct pool *p);
 
 /* Start a new generation beside the one that serves, switch when it is ready.
- * Reloads asked for while one is under way become one more. done may be
+ * s (taken over) are its settings, NULL: those it has. Reloads asked for while
+ * one is under way become one more, with the last settings. done may be
  * NULL. */
-void pool_reload(struct pool *p, pool_reloaded done, void *ctx);
+void pool_reload(struct pool *p, struct pool_settings *s, pool_reloaded done,
+                 void *ctx);
 
 /* Workers finish what they have and end; new connections are refused, those in
  * the backlog still served. */
@@ -92,7 +106,12 @@ void pool_kill(struct pool *p, bool templates);
 /* Is this one of its template processes? */
 bool pool_has_template(const struct pool *p, int pid);
 
-/* Close the sockets and timers; nothing runs any more. */
+/* Close the sockets, free the settings; nothing runs any more. Its timers are
+ * closed with the loop or by pool_free(). */
 void pool_close(struct pool *p);
+
+/* The same, and free p itself (which malloc made) once the loop has closed its
+ * timers. */
+void pool_free(struct pool *p);
 
 #endif

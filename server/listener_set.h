@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * All listening sockets of a pool, as its settings name them. A reload makes a
+ * second set beside the first: addresses that stay are shared between the two,
+ * so that no connection is refused meanwhile. Manager only.
+ */
+#ifndef FOREBAY_SERVER_LISTENER_SET_H
+#define FOREBAY_SERVER_LISTENER_SET_H
+
+#include "conf/settings.h"
+#include "server/executor_limits.h"
+#include "server/listener.h"
+
+struct listener_set {
+    struct listener item[EXECUTOR_MAX_LISTENERS];
+    char spec[EXECUTOR_MAX_LISTENERS][256]; /* the setting that opened it */
+    unsigned count;
+};
+
+/* Open what s->listen names; what old (or NULL) has open under the same setting
+ * is taken from there and not opened again. 0, or -1 with a sentence; then
+ * nothing new is open. */
+int listener_set_open(struct listener_set *set, const struct pool_settings *s,
+                      const struct listener_set *old, char *why, size_t size);
+
+/* Only descriptor 0, inherited from whoever started us. 0 or -1. */
+int listener_set_inherit(struct listener_set *set, char *why, size_t size);
+
+/* Close those of set that keep (or NULL) has not. */
+void listener_set_close(struct listener_set *set,
+                        const struct listener_set *keep);
+
+/* "unix:/run/a.sock, 127.0.0.1:9000". Returns out. */
+char *listener_set_format(const struct listener_set *set, char *out,
+                          size_t size);
+
+#endif
