@@ -9,21 +9,27 @@
 #include <string.h>
 #include <strings.h>
 
-static uint64_t
-row_bit(const struct setting *row)
+/* Which bit of pool_settings.given is a row's. */
+static bool
+was_given(const struct pool_settings *s, const struct setting *row)
 {
-    return UINT64_C(1) << (row - settings_table);
+    size_t i = (size_t)(row - settings_table);
+
+    return (s->given[i / 64] >> (i % 64) & 1) != 0;
 }
 
 void *
-settings_field(const struct pool_settings *s, const struct setting *row)
+settings_field(const void *base, const struct setting *row)
 {
-    return (char *)(uintptr_t)s + row->offset;
+    return (char *)(uintptr_t)base + row->offset;
 }
 
-static void
-list_release(struct conf_list *list)
+void
+conf_list_release(struct conf_list *list)
 {
+    if (list == NULL) {
+        return;
+    }
     for (unsigned i = 0; i < list->count; i++) {
         free(list->item[i]);
     }
@@ -32,8 +38,8 @@ list_release(struct conf_list *list)
     list->count = 0;
 }
 
-static int
-list_append(struct conf_list *list, const char *value)
+int
+conf_list_append(struct conf_list *list, const char *value)
 {
     char **grown, *copy;
 
@@ -306,62 +312,180 @@ set_string(void *out, const struct setting *row, const char *value,
     return 0;
 }
 
-static int
-set_list(struct pool_settings *s, const struct setting *row, const char *value,
-         struct conf_error *err)
-{
-    struct conf_list *list = settings_field(s, row);
+/* -- what a row asks of a text beyond its type ----------------------------- */
 
-    if (value[0] == '\0') {
-        return conf_fail(err, "%s: the value is empty", row->name);
-    }
-    if (list == &s->env && (value[0] == '=' || strchr(value, '=') == NULL)) {
+int
+conf_check_env(const struct setting *row, const char *value,
+               struct conf_error *err)
+{
+    if (value[0] == '=' || strchr(value, '=') == NULL) {
         return conf_fail(err, "%s: \"%s\" is not NAME=VALUE", row->name, value);
     }
-    if (list == &s->warmup && value[0] != '/') {
-        return conf_fail(err, "%s: the path \"%s\" must begin with a slash",
-                         row->name, value);
-    }
-    if (!(s->given & row_bit(row))) {
-        list_release(list);
-    }
-    return list_append(list, value) == 0 ? 0 : conf_fail(err, "out of memory");
+    return 0;
 }
 
 int
-settings_set_row(struct pool_settings *s, const struct setting *row,
+conf_check_url_path(const struct setting *row, const char *value,
+                    struct conf_error *err)
+{
+    if (value[0] != '/') {
+        return conf_fail(err, "%s: the path \"%s\" must begin with a slash",
+                         row->name, value);
+    }
+    return 0;
+}
+
+int
+conf_check_absolute(const struct setting *row, const char *value,
+                    struct conf_error *err)
+{
+    if (value[0] != '/') {
+        return conf_fail(err,
+                         "%s: \"%s\" must be a whole path; it has to begin "
+                         "with a slash",
+                         row->name, value);
+    }
+    return 0;
+}
+
+int
+conf_check_choice(const struct setting *row, const char *value,
+                  struct conf_error *err)
+{
+    unsigned ignored;
+
+    return set_choice(&ignored, row, value, err);
+}
+
+int
+settings_core_limit(const char *text, uint64_t *ret_bytes)
+{
+    if (strcasecmp(text, "unlimited") == 0) {
+        *ret_bytes = UINT64_MAX;
+        return 0;
+    }
+    return parse_amount(text, size_units, ret_bytes) == 1 ? 0 : -1;
+}
+
+int
+conf_check_core(const struct setting *row, const char *value,
+                struct conf_error *err)
+{
+    uint64_t ignored;
+
+    if (settings_core_limit(value, &ignored) != 0) {
+        return conf_fail(err,
+                         "%s: \"%s\" is neither unlimited nor a size, such as "
+                         "0 or 512m",
+                         row->name, value);
+    }
+    return 0;
+}
+
+int
+conf_check_words(const struct setting *row, const char *value,
+                 struct conf_error *err)
+{
+    struct conf_list words = { 0 };
+    char why[sizeof(err->text)];
+
+    if (settings_words(value, &words, err) != 0) {
+        memcpy(why, err->text, sizeof(why));
+        return conf_fail(err, "%s: %s", row->name, why);
+    }
+    conf_list_release(&words);
+    return 0;
+}
+
+/* -- rows ------------------------------------------------------------------ */
+
+/* first: its items so far are a default. */
+static int
+set_list(struct conf_list *list, const struct setting *row, bool first,
+         const char *value, struct conf_error *err)
+{
+    if (value[0] == '\0') {
+        return conf_fail(err, "%s: the value is empty", row->name);
+    }
+    if (first) {
+        conf_list_release(list);
+    }
+    return conf_list_append(list, value) == 0 ? 0
+                                              : conf_fail(err, "out of memory");
+}
+
+int
+settings_set_row(void *base, const struct setting *row, bool first,
                  const char *value, struct conf_error *err)
 {
-    void *out = settings_field(s, row);
-    int rc = -1;
+    void *out = settings_field(base, row);
 
+    if (row->check != NULL && value[0] != '\0' &&
+        row->check(row, value, err) != 0) {
+        return -1;
+    }
     switch (row->type) {
     case SETTING_STRING:
-        rc = set_string(out, row, value, err);
-        break;
+        return set_string(out, row, value, err);
     case SETTING_BOOL:
-        rc = set_bool(out, row, value, err);
-        break;
+        return set_bool(out, row, value, err);
     case SETTING_UINT:
     case SETTING_SIZE:
     case SETTING_TIME:
     case SETTING_TIME_US:
-        rc = set_amount(out, row, value, err);
-        break;
+        return set_amount(out, row, value, err);
     case SETTING_OCTAL:
-        rc = set_octal(out, row, value, err);
-        break;
+        return set_octal(out, row, value, err);
     case SETTING_CHOICE:
-        rc = set_choice(out, row, value, err);
-        break;
+        return set_choice(out, row, value, err);
     case SETTING_LIST:
-        rc = set_list(s, row, value, err);
-        break;
+        return set_list(out, row, first, value, err);
     }
-    if (rc == 0) {
-        s->given |= row_bit(row);
+    return conf_fail(err, "%s has no type", row->name);
+}
+
+int
+settings_give(struct pool_settings *s, const struct setting *row,
+              const char *value, struct conf_error *err)
+{
+    size_t i = (size_t)(row - settings_table);
+
+    if (settings_set_row(s, row, !was_given(s, row), value, err) != 0) {
+        return -1;
     }
-    return rc;
+    s->given[i / 64] |= UINT64_C(1) << (i % 64);
+    return 0;
+}
+
+int
+conf_table_init(const struct conf_table *t, void *base, struct conf_error *err)
+{
+    for (unsigned i = 0; i < t->count; i++) {
+        const struct setting *row = &t->row[i];
+
+        if (row->initial != NULL &&
+            settings_set_row(base, row, false, row->initial, err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void
+conf_table_release(const struct conf_table *t, void *base)
+{
+    char *text;
+
+    for (unsigned i = 0; i < t->count; i++) {
+        const struct setting *row = &t->row[i];
+
+        if (row->type == SETTING_STRING) {
+            memcpy(&text, settings_field(base, row), sizeof(text));
+            free(text);
+        } else if (row->type == SETTING_LIST) {
+            conf_list_release(settings_field(base, row));
+        }
+    }
 }
 
 int
@@ -371,38 +495,35 @@ settings_init(struct pool_settings *s)
 
     memset(s, 0, sizeof(*s));
     s->umask = -1;
-    for (unsigned i = 0; i < settings_count; i++) {
-        const struct setting *row = &settings_table[i];
-
-        if (row->initial != NULL &&
-            settings_set_row(s, row, row->initial, &err) != 0) {
-            settings_release(s);
-            return -1;
-        }
+    if (conf_table_init(&conf_pool_table, s, &err) != 0) {
+        settings_release(s);
+        return -1;
     }
-    s->given = 0;
     return 0;
 }
 
 void
 settings_release(struct pool_settings *s)
 {
-    char *text;
-
     if (s == NULL) {
         return;
     }
-    for (unsigned i = 0; i < settings_count; i++) {
-        const struct setting *row = &settings_table[i];
-
-        if (row->type == SETTING_STRING) {
-            memcpy(&text, settings_field(s, row), sizeof(text));
-            free(text);
-        } else if (row->type == SETTING_LIST) {
-            list_release(settings_field(s, row));
-        }
-    }
+    conf_table_release(&conf_pool_table, s);
     memset(s, 0, sizeof(*s));
+}
+
+int
+conf_fail_unknown(const struct conf_table *t, const char *name,
+                  struct conf_error *err)
+{
+    const char *near = conf_table_nearest(t, name);
+
+    if (near != NULL) {
+        return conf_fail(err,
+                         "there is no setting \"%.80s\"; did you mean \"%s\"?",
+                         name, near);
+    }
+    return conf_fail(err, "there is no setting \"%.80s\"", name);
 }
 
 int
@@ -410,21 +531,14 @@ settings_set(struct pool_settings *s, const char *name, const char *value,
              struct conf_error *err)
 {
     const struct setting *row = settings_find(name);
-    const char *near;
 
-    if (row != NULL && value == NULL) {
+    if (row == NULL) {
+        return conf_fail_unknown(&conf_pool_table, name, err);
+    }
+    if (value == NULL) {
         return conf_fail(err, "%s needs a value", row->name);
     }
-    if (row != NULL) {
-        return settings_set_row(s, row, value, err);
-    }
-    near = settings_nearest(name);
-    if (near != NULL) {
-        return conf_fail(err,
-                         "there is no setting \"%s\"; did you mean \"%s\"?",
-                         name, near);
-    }
-    return conf_fail(err, "there is no setting \"%s\"", name);
+    return settings_give(s, row, value, err);
 }
 
 bool
@@ -432,7 +546,18 @@ settings_is_given(const struct pool_settings *s, const char *name)
 {
     const struct setting *row = settings_find(name);
 
-    return row != NULL && (s->given & row_bit(row)) != 0;
+    return row != NULL && was_given(s, row);
+}
+
+const char *
+settings_first_given(const struct pool_settings *s)
+{
+    for (unsigned i = 0; i < settings_count; i++) {
+        if (was_given(s, &settings_table[i])) {
+            return settings_table[i].name;
+        }
+    }
+    return NULL;
 }
 
 /* -- what no single setting can tell --------------------------------------- */
@@ -442,8 +567,8 @@ finish_threads(struct pool_settings *s, struct conf_error *err)
 {
     if (s->threads > 1 && s->mode == CONF_PREFORK) {
         if (settings_is_given(s, "mode")) {
-            return conf_fail(
-                err,
+            return conf_fail_about(
+                err, "threads",
                 "threads is %u, but in mode prefork a worker has one "
                 "thread: use mode threaded, or more workers",
                 s->threads);
@@ -457,8 +582,127 @@ finish_threads(struct pool_settings *s, struct conf_error *err)
         s->switch_interval_us = s->threads > 1 ? 1000 : 0;
     }
     if (s->engine == CONF_ENGINE_LIBFCGI && s->protocol == CONF_PROTO_SCGI) {
-        return conf_fail(err, "engine libfcgi speaks FastCGI only; leave out "
-                              "protocol scgi, or use engine epoll");
+        return conf_fail_about(err, "engine",
+                               "engine libfcgi speaks FastCGI only; leave out "
+                               "protocol scgi, or use engine epoll");
+    }
+    return 0;
+}
+
+/* a must not be more than b. */
+static int
+check_order(const char *a_name, unsigned a, const char *b_name, unsigned b,
+            struct conf_error *err)
+{
+    return a <= b ? 0
+                  : conf_fail_about(err, a_name, "%s is %u, more than %s, %u",
+                                    a_name, a, b_name, b);
+}
+
+/* Of min_workers, workers and max_workers, what was not given follows what was.
+ */
+static int
+finish_workers(struct pool_settings *s, struct conf_error *err)
+{
+    bool given = settings_is_given(s, "workers");
+
+    if (s->scaling == CONF_SCALING_ONDEMAND &&
+        !settings_is_given(s, "min_workers")) {
+        s->min_workers = 0;
+    }
+    if (s->scaling == CONF_SCALING_DYNAMIC && s->min_workers == 0) {
+        return conf_fail_about(err, "min_workers",
+                               "min_workers is 0, which scaling dynamic cannot "
+                               "do; use at least 1, or scaling ondemand");
+    }
+    if (s->max_workers > 0 &&
+        check_order("min_workers", s->min_workers, "max_workers",
+                    s->max_workers, err) != 0) {
+        return -1;
+    }
+    if (!given && s->workers < s->min_workers) {
+        s->workers = s->min_workers;
+    }
+    if (s->max_workers == 0) {
+        s->max_workers = s->workers;
+    }
+    if (!given && s->workers > s->max_workers) {
+        s->workers = s->max_workers;
+    }
+    if (check_order("min_workers", s->min_workers, "workers", s->workers,
+                    err) != 0) {
+        return -1;
+    }
+    return check_order("workers", s->workers, "max_workers", s->max_workers,
+                       err);
+}
+
+static int
+finish_scaling(struct pool_settings *s, struct conf_error *err)
+{
+    if (finish_workers(s, err) != 0) {
+        return -1;
+    }
+    if (!settings_is_given(s, "max_spare") && s->max_spare < s->min_spare) {
+        s->max_spare = s->min_spare;
+    }
+    if ((s->max_spare > 0 && check_order("min_spare", s->min_spare, "max_spare",
+                                         s->max_spare, err) != 0) ||
+        check_order("min_spare", s->min_spare, "max_workers", s->max_workers,
+                    err) != 0) {
+        return -1;
+    }
+    if (s->reserved_workers >= s->max_workers) {
+        return conf_fail_about(err, "reserved_workers",
+                               "reserved_workers is %u, and no worker of %u "
+                               "would be left for the other requests",
+                               s->reserved_workers, s->max_workers);
+    }
+    if (s->max_requests_jitter > 0 && s->max_requests == 0) {
+        return conf_fail_about(err, "max_requests_jitter",
+                               "max_requests_jitter says nothing without "
+                               "max_requests");
+    }
+    if (s->request_timeout > 0 && s->slow_request > s->request_timeout) {
+        return conf_fail_about(err, "slow_request",
+                               "slow_request is longer than request_timeout: "
+                               "no request would ever be reported");
+    }
+    return 0;
+}
+
+/* A command is run as it is: nothing of Python can be said about it. Values are
+ * looked at, not what was given: a template is told all of them. */
+static int
+finish_command(const struct pool_settings *s, struct conf_error *err)
+{
+    const char *python = s->virtualenv != NULL             ? "virtualenv"
+                         : s->python != NULL               ? "python"
+                         : s->pythonpath.count > 0         ? "pythonpath"
+                         : s->warmup.count > 0             ? "warmup"
+                         : s->preload != CONF_PRELOAD_AUTO ? "preload"
+                         : s->autoreload                   ? "autoreload"
+                         : s->mode != CONF_PREFORK         ? "mode"
+                         : s->threads > 1                  ? "threads"
+                                                           : NULL;
+
+    if (s->app != NULL) {
+        return conf_fail_about(err, "command",
+                               "app and command were both given; a pool runs "
+                               "either a Python application or another "
+                               "program");
+    }
+    if (python != NULL) {
+        return conf_fail_about(err, python,
+                               "%s is for Python applications, but command "
+                               "makes this pool run another program",
+                               python);
+    }
+    if (s->listen.count > 1) {
+        return conf_fail_about(err, "listen",
+                               "listen has %u addresses, but the program of "
+                               "command gets one socket; use a pool for each",
+                               s->listen.count);
     }
     return 0;
 }
@@ -475,16 +719,17 @@ finish_mount(char *mount, struct conf_error *err)
         return 0;
     }
     if (mount[0] != '/') {
-        return conf_fail(
-            err, "mount: \"%s\" must begin with a slash, such as /app", mount);
+        return conf_fail_about(
+            err, "mount", "mount: \"%s\" must begin with a slash, such as /app",
+            mount);
     }
     for (const char *p = mount; *p != '\0';) {
         size_t n = strcspn(++p, "/");
 
         if (n == 0 || (n == 1 && p[0] == '.') ||
             (n == 2 && p[0] == '.' && p[1] == '.')) {
-            return conf_fail(
-                err,
+            return conf_fail_about(
+                err, "mount",
                 "mount: \"%s\" has an empty part, \".\" or \"..\"; "
                 "no request can have such a path",
                 mount);
@@ -492,39 +737,55 @@ finish_mount(char *mount, struct conf_error *err)
         p += n;
     }
     if (strpbrk(mount, "?#") != NULL) {
-        return conf_fail(err, "mount: \"%s\" is a path alone, without ? and #",
-                         mount);
+        return conf_fail_about(err, "mount",
+                               "mount: \"%s\" is a path alone, without ? and #",
+                               mount);
     }
     return 0;
+}
+
+bool
+conf_is_pool_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+    return name[0] != '\0' && strlen(name) <= CONF_POOL_NAME_MAX &&
+           name[strspn(name, allowed)] == '\0';
 }
 
 static int
 finish_names(const struct pool_settings *s, struct conf_error *err)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
     uint64_t port;
 
-    if (s->name[0] == '\0' || strlen(s->name) > 32 ||
-        s->name[strspn(s->name, allowed)] != '\0') {
-        return conf_fail(err,
-                         "name: \"%s\" must be 1 to 32 letters, digits, dots, "
-                         "dashes or underscores",
-                         s->name);
+    if (!conf_is_pool_name(s->name)) {
+        return conf_fail_about(err, "name",
+                               "name: \"%s\" must be 1 to %d letters, digits, "
+                               "dots, dashes or underscores",
+                               s->name, CONF_POOL_NAME_MAX);
     }
     if (s->server_port != NULL &&
         (parse_amount(s->server_port, plain_units, &port) != 1 || port < 1 ||
          port > 65535)) {
-        return conf_fail(err,
-                         "server_port: \"%s\" is not a port from 1 to 65535",
-                         s->server_port);
+        return conf_fail_about(
+            err, "server_port",
+            "server_port: \"%s\" is not a port from 1 to 65535",
+            s->server_port);
     }
     for (const char *p = s->server_name; p != NULL && *p != '\0'; p++) {
         if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '/') {
-            return conf_fail(err,
-                             "server_name: \"%s\" is not the name of a host",
-                             s->server_name);
+            return conf_fail_about(
+                err, "server_name",
+                "server_name: \"%s\" is not the name of a host",
+                s->server_name);
         }
+    }
+    if (s->status_path != NULL && s->ping_path != NULL &&
+        strcmp(s->status_path, s->ping_path) == 0) {
+        return conf_fail_about(err, "ping_path",
+                               "ping_path and status_path are both \"%s\"",
+                               s->ping_path);
     }
     return 0;
 }
@@ -532,18 +793,20 @@ finish_names(const struct pool_settings *s, struct conf_error *err)
 int
 settings_finish(struct pool_settings *s, struct conf_error *err)
 {
-    if (s->app == NULL) {
+    if (s->app == NULL && s->command == NULL) {
         return conf_fail(err,
-                         "no application was given; write module:callable or "
+                         "no application was given; app is module:callable or "
                          "the path of a Python file");
     }
     if (s->listen.count == 0) {
         return conf_fail(err,
-                         "no address to listen on was given; use for example "
-                         "--listen unix:/run/forebay/app.sock or --listen "
-                         ":9000");
+                         "no address to listen on was given; listen (--listen "
+                         "on the command line) is for example "
+                         "unix:/run/forebay/app.sock or :9000");
     }
-    if (finish_threads(s, err) != 0 || finish_names(s, err) != 0) {
+    if ((s->command != NULL && finish_command(s, err) != 0) ||
+        finish_threads(s, err) != 0 || finish_scaling(s, err) != 0 ||
+        finish_names(s, err) != 0) {
         return -1;
     }
     return finish_mount(s->mount, err);

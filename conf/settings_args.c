@@ -86,7 +86,7 @@ take_setting(struct arguments *a, const struct setting *row, const char *option,
         }
         value = a->argv[a->next++];
     }
-    return settings_set_row(a->s, row, value, a->err);
+    return settings_give(a->s, row, value, a->err);
 }
 
 static int
@@ -113,7 +113,7 @@ take_long(struct arguments *a, const char *arg)
         row = settings_find(name + 3);
         if (row != NULL && row->type == SETTING_BOOL) {
             return value == NULL
-                       ? settings_set_row(a->s, row, "no", a->err)
+                       ? settings_give(a->s, row, "no", a->err)
                        : conf_fail(a->err, "%s takes no value", option);
         }
     }
@@ -177,10 +177,15 @@ settings_parse_args(struct pool_settings *s, int argc, char **argv,
 static const struct {
     const char *first, *heading;
 } headings[] = {
-    { "app", "Application" },      { "mode", "Processes and threads" },
-    { "listen", "Addresses" },     { "user", "Rights" },
-    { "mount", "Requests" },       { "max_params_size", "Limits" },
+    { "app", "Application" },
+    { "mode", "Processes and threads" },
+    { "scaling", "Scaling and recycling" },
+    { "listen", "Addresses" },
+    { "user", "Rights" },
+    { "mount", "Requests" },
+    { "max_params_size", "Limits" },
     { "header_timeout", "Times" },
+    { "log", "Logs" },
 };
 
 /* Words of text from column indent on, lines of at most 79 characters. */

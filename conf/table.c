@@ -22,6 +22,10 @@
     }
 #define ROW(field, ...) ROW_NAMED(#field, field, __VA_ARGS__)
 
+/* What web servers call the combined format. */
+#define ACCESS_FORMAT                                                          \
+    "%h - %u %t \"%r\" %s %b \"%{Referer}i\" \"%{User-Agent}i\""
+
 /* The one table. forebay.conf(5) has the same order (scripts/check-settings).
  */
 const struct setting settings_table[] = {
@@ -31,8 +35,14 @@ const struct setting settings_table[] = {
         "an optional :callable. Without one, application and then app are "
         "looked for; \"name()\" is a factory. The argument without an option "
         "says the same."),
+    ROW(command, SETTING_STRING, NULL, "COMMAND",
+        "An external FastCGI program to run instead of an application, such as "
+        "php-cgi: its path and arguments, separated by blanks. It gets the "
+        "listening socket as descriptor 0.",
+        .check = conf_check_words),
     ROW(name, SETTING_STRING, "main", "NAME",
-        "Name of the pool, for the log and the process titles."),
+        "Name of the pool, for the log and the process titles. In a file it "
+        "stands in the heading of the section."),
     ROW(chdir, SETTING_STRING, NULL, "DIR",
         "Working directory of the application."),
     ROW(pythonpath, SETTING_LIST, NULL, "DIR",
@@ -46,7 +56,8 @@ const struct setting settings_table[] = {
         "without one the version that forebay was built for."),
     ROW(env, SETTING_LIST, NULL, "NAME=VALUE",
         "A variable for the application's environment (os.environ). May be "
-        "given several times."),
+        "given several times.",
+        .check = conf_check_env),
     ROW(preload, SETTING_CHOICE, "auto", "auto|on|off",
         "Import the application once and fork the workers from that, which "
         "saves memory. auto does so unless the import leaves behind what does "
@@ -55,14 +66,19 @@ const struct setting settings_table[] = {
         .choices = "auto|on|off"),
     ROW(warmup, SETTING_LIST, NULL, "PATH",
         "A path that is requested once before the first worker is forked, so "
-        "that what it loads is shared. May be given several times."),
+        "that what it loads is shared. May be given several times.",
+        .check = conf_check_url_path),
+    ROW(autoreload, SETTING_BOOL, "no", NULL,
+        "Watch the files of the application and reload the pool when one of "
+        "them changes. For development."),
 
     /* Processes and threads */
     ROW(mode, SETTING_CHOICE, "prefork", "prefork|threaded",
         "prefork: every worker process serves one request at a time. "
         "threaded: every worker process runs several threads.",
         .letter = 'm', .choices = "prefork|threaded"),
-    ROW(workers, SETTING_UINT, "2", "NUMBER", "Number of worker processes.",
+    ROW(workers, SETTING_UINT, "2", "NUMBER",
+        "Number of worker processes; with scaling, the number to start with.",
         .letter = 'w', .min = 1, .max = 4096),
     ROW(threads, SETTING_UINT, "1", "NUMBER",
         "Threads of each worker process. More than 1 means mode threaded; "
@@ -82,6 +98,52 @@ const struct setting settings_table[] = {
     ROW(exit_on_system_exit, SETTING_BOOL, "no", NULL,
         "End the worker when the application raises SystemExit; a new one "
         "takes its place. Otherwise that is an error like any other."),
+
+    /* Scaling and recycling */
+    ROW(scaling, SETTING_CHOICE, "static", "static|dynamic|ondemand",
+        "static: always as many workers as workers says. dynamic: between "
+        "min_workers and max_workers, as requests need them. ondemand: none "
+        "while there is nothing to do.",
+        .choices = "static|dynamic|ondemand"),
+    ROW(min_workers, SETTING_UINT, "1", "NUMBER",
+        "Workers that stay when there is nothing to do. With scaling ondemand "
+        "0, unless it is given.",
+        .min = 0, .max = 4096),
+    ROW(max_workers, SETTING_UINT, "0", "NUMBER",
+        "Workers that there may be. 0: as many as workers says.", .min = 0,
+        .max = 4096),
+    ROW(min_spare, SETTING_UINT, "1", "NUMBER",
+        "With scaling dynamic: another worker is started when fewer than this "
+        "are idle.",
+        .min = 0, .max = 4096),
+    ROW(max_spare, SETTING_UINT, "3", "NUMBER",
+        "With scaling dynamic: a worker may retire when more than this are "
+        "idle. 0: idle workers stay.",
+        .min = 0, .max = 4096),
+    ROW(idle_timeout, SETTING_TIME, "60s", "TIME",
+        "How long a surplus worker is idle before it retires.", .min = 0,
+        .max = 365 * DAY),
+    ROW(reserved_workers, SETTING_UINT, "0", "NUMBER",
+        "Workers that are kept for short requests: a path whose requests have "
+        "been slow does not get them.",
+        .min = 0, .max = 4096),
+    ROW(max_requests, SETTING_UINT, "0", "NUMBER",
+        "Requests after which a worker is replaced by a new one. 0: no limit.",
+        .min = 0, .max = 1000000000),
+    ROW(max_requests_jitter, SETTING_UINT, "0", "NUMBER",
+        "A random number up to this is added to max_requests for each worker, "
+        "so that they are not all replaced at once.",
+        .min = 0, .max = 1000000000),
+    ROW(max_worker_memory, SETTING_SIZE, "0", "SIZE",
+        "A worker that uses more memory than this is replaced after its "
+        "request. 0: no limit.",
+        .min = 0, .max = UINT64_MAX >> 1),
+    ROW(max_worker_age, SETTING_TIME, "0", "TIME",
+        "A worker that is older than this is replaced. 0: no limit.", .min = 0,
+        .max = 365 * DAY),
+    ROW(max_recycling, SETTING_UINT, "1", "NUMBER",
+        "How many workers may be on their way of being replaced at once.",
+        .min = 1, .max = 4096),
 
     /* Addresses */
     ROW(listen, SETTING_LIST, NULL, "ADDRESS",
@@ -119,6 +181,25 @@ const struct setting settings_table[] = {
         "File mode creation mask of the application, in octal. Without it the "
         "one that forebay was started with."),
 
+    ROW(chroot, SETTING_STRING, NULL, "DIR",
+        "Folder that becomes the root of the application's file system; needs "
+        "root. Other paths are then looked for inside.",
+        .check = conf_check_absolute),
+    ROW(no_new_privs, SETTING_BOOL, "yes", NULL,
+        "Programs that the application starts gain no rights by set-user-ID "
+        "bits or file capabilities (PR_SET_NO_NEW_PRIVS). Say no when it has "
+        "to call sudo or sendmail."),
+    ROW(rlimit_files, SETTING_UINT, "0", "NUMBER",
+        "Files that a worker may have open (RLIMIT_NOFILE). 0: unchanged.",
+        .min = 0, .max = 1000000000),
+    ROW(rlimit_core, SETTING_STRING, NULL, "SIZE|unlimited",
+        "Size of core dumps (RLIMIT_CORE); 0 is none. Without it the limit "
+        "that forebay was started with.",
+        .check = conf_check_core),
+    ROW(kill_group, SETTING_BOOL, "no", NULL,
+        "When a worker is killed, kill the processes that it has started as "
+        "well."),
+
     /* Requests */
     ROW(mount, SETTING_STRING, "", "PATH",
         "The path below which the front end has the application, such as "
@@ -144,6 +225,17 @@ const struct setting settings_table[] = {
         "the like), which PEP 3333 forbids: refuse answers 500, drop leaves "
         "the header out with a warning.",
         .choices = "refuse|drop"),
+
+    ROW(fcgi_stderr, SETTING_BOOL, "no", NULL,
+        "Send what the application writes to wsgi.errors to the front end as "
+        "well (FCGI_STDERR), for its error log."),
+    ROW(status_path, SETTING_STRING, NULL, "PATH",
+        "A path that is answered with the status of the pool instead of by the "
+        "application.",
+        .check = conf_check_url_path),
+    ROW(ping_path, SETTING_STRING, NULL, "PATH",
+        "A path that is answered with pong as long as the pool serves.",
+        .check = conf_check_url_path),
 
     /* Limits */
     ROW(max_params_size, SETTING_SIZE, "256k", "SIZE",
@@ -196,12 +288,49 @@ const struct setting settings_table[] = {
         "How often starting may fail, before the first worker was ever ready, "
         "until forebay gives up.",
         .min = 1, .max = 1000000),
+    ROW(request_timeout, SETTING_TIME, "0", "TIME",
+        "How long the application may take for one request. Then an exception "
+        "is raised in its thread, and answered with 504 if nothing was sent "
+        "yet. 0: for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(request_grace, SETTING_TIME, "5s", "TIME",
+        "How long after request_timeout the thread may take to end the "
+        "request, before its worker is killed.",
+        .min = 0, .max = 365 * DAY),
+    ROW(slow_request, SETTING_TIME, "0", "TIME",
+        "A request that takes longer is reported to slow_log, with the "
+        "traceback of where it is. 0: none is.",
+        .min = 0, .max = 365 * DAY),
+    ROW(after_timeout, SETTING_TIME, "0", "TIME",
+        "How long the work may take that forebay.after_response() was given. "
+        "0: for ever.",
+        .min = 0, .max = 365 * DAY),
+    ROW(queue_timeout, SETTING_TIME, "0", "TIME",
+        "A request that has waited longer for a worker is answered with 503 at "
+        "once. 0: none is.",
+        .min = 0, .max = 365 * DAY),
+
+    /* Logs */
+    ROW(log, SETTING_STRING, NULL, "FILE",
+        "File for what the workers of the pool and the application write. "
+        "Without it the log of the manager."),
+    ROW(access_log, SETTING_STRING, NULL, "FILE",
+        "File for a line about each request. Without it none is written."),
+    ROW(access_format, SETTING_STRING, ACCESS_FORMAT, "FORMAT",
+        "What a line of access_log is made of, in the letters of Apache's "
+        "LogFormat; json makes each line a JSON object."),
+    ROW(slow_log, SETTING_STRING, NULL, "FILE",
+        "File for what slow_request reports. Without it the log of the pool."),
 };
 
 enum { SETTINGS_COUNT = sizeof(settings_table) / sizeof(settings_table[0]) };
 const unsigned settings_count = SETTINGS_COUNT;
 
-_Static_assert(SETTINGS_COUNT <= 64, "pool_settings.given has a bit for each");
+const struct conf_table conf_pool_table = { settings_table, SETTINGS_COUNT };
+
+_Static_assert(SETTINGS_COUNT <=
+                   8 * sizeof(((struct pool_settings *)NULL)->given),
+               "pool_settings.given has a bit for each");
 
 /* Names that other servers use for the same thing. */
 static const struct {
@@ -233,6 +362,35 @@ static const struct {
     { "raw_env", "env" },
     { "worker_class", "mode" },
     { "script_name", "mount" },
+    { "pm", "scaling" },
+    { "pm.max_children", "max_workers" },
+    { "pm.start_servers", "workers" },
+    { "pm.min_spare_servers", "min_spare" },
+    { "pm.max_spare_servers", "max_spare" },
+    { "pm.process_idle_timeout", "idle_timeout" },
+    { "pm.max_requests", "max_requests" },
+    { "pm.status_path", "status_path" },
+    { "ping.path", "ping_path" },
+    { "cheaper", "min_workers" },
+    { "reload_on_rss", "max_worker_memory" },
+    { "reload_on_as", "max_worker_memory" },
+    { "max_worker_lifetime", "max_worker_age" },
+    { "harakiri", "request_timeout" },
+    { "timeout", "request_timeout" },
+    { "request_terminate_timeout", "request_timeout" },
+    { "request_slowlog_timeout", "slow_request" },
+    { "slowlog", "slow_log" },
+    { "accesslog", "access_log" },
+    { "access.log", "access_log" },
+    { "access.format", "access_format" },
+    { "access_log_format", "access_format" },
+    { "logto", "log" },
+    { "errorlog", "log" },
+    { "py_autoreload", "autoreload" },
+    { "bin_path", "command" },
+    { "pid", "pidfile" },
+    { "loglevel", "log_level" },
+    { "error_log", "log" },
 };
 
 int
@@ -242,10 +400,39 @@ conf_fail(struct conf_error *err, const char *fmt, ...)
 
     err->file[0] = '\0';
     err->line = 0;
+    err->setting = NULL;
     va_start(args, fmt);
     vsnprintf(err->text, sizeof(err->text), fmt, args);
     va_end(args);
     return -1;
+}
+
+int
+conf_fail_about(struct conf_error *err, const char *setting, const char *fmt,
+                ...)
+{
+    va_list args;
+
+    err->file[0] = '\0';
+    err->line = 0;
+    err->setting = setting;
+    va_start(args, fmt);
+    vsnprintf(err->text, sizeof(err->text), fmt, args);
+    va_end(args);
+    return -1;
+}
+
+char *
+conf_error_format(const struct conf_error *err, char *out, size_t size)
+{
+    if (err->file[0] == '\0') {
+        snprintf(out, size, "%s", err->text);
+    } else if (err->line == 0) {
+        snprintf(out, size, "%s: %s", err->file, err->text);
+    } else {
+        snprintf(out, size, "%s:%u: %s", err->file, err->line, err->text);
+    }
+    return out;
 }
 
 static bool
@@ -262,14 +449,20 @@ same_name(const char *a, const char *b)
 }
 
 const struct setting *
-settings_find(const char *name)
+conf_table_find(const struct conf_table *t, const char *name)
 {
-    for (unsigned i = 0; i < SETTINGS_COUNT; i++) {
-        if (same_name(settings_table[i].name, name)) {
-            return &settings_table[i];
+    for (unsigned i = 0; i < t->count; i++) {
+        if (same_name(t->row[i].name, name)) {
+            return &t->row[i];
         }
     }
     return NULL;
+}
+
+const struct setting *
+settings_find(const char *name)
+{
+    return conf_table_find(&conf_pool_table, name);
 }
 
 const struct setting *
@@ -289,10 +482,9 @@ smaller(unsigned a, unsigned b)
     return a < b ? a : b;
 }
 
-/* How many letters must be changed, added, left out or swapped with their
- * neighbour to make b of a. Both are short. */
-static unsigned
-edit_distance(const char *a, const char *b)
+/* Swapping neighbours counts as one. */
+unsigned
+conf_edit_distance(const char *a, const char *b)
 {
     enum { MAX = 40 };
     unsigned d[MAX + 1][MAX + 1];
@@ -322,37 +514,54 @@ edit_distance(const char *a, const char *b)
     return d[la][lb];
 }
 
-const char *
-settings_nearest(const char *name)
+/* What this table calls what other servers call by that name, or NULL. */
+static const char *
+ours(const struct conf_table *t, const char *name)
 {
-    const char *best = NULL;
-    unsigned best_distance = UINT_MAX, distance;
-    size_t len = strlen(name);
-
     for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++) {
-        if (same_name(other_names[i].other, name)) {
+        if (same_name(other_names[i].other, name) &&
+            conf_table_find(t, other_names[i].ours) != NULL) {
             return other_names[i].ours;
         }
     }
-    for (unsigned i = 0; i < SETTINGS_COUNT; i++) {
-        distance = edit_distance(name, settings_table[i].name);
+    return NULL;
+}
+
+const char *
+conf_table_nearest(const struct conf_table *t, const char *name)
+{
+    const char *best = ours(t, name);
+    unsigned best_distance = UINT_MAX, distance;
+    size_t len = strlen(name);
+
+    if (best != NULL) {
+        return best;
+    }
+    for (unsigned i = 0; i < t->count; i++) {
+        distance = conf_edit_distance(name, t->row[i].name);
         if (distance < best_distance) {
             best_distance = distance;
-            best = settings_table[i].name;
+            best = t->row[i].name;
         }
     }
     /* One wrong letter in three is a slip, more is another word. */
     if (best != NULL && best_distance <= (len + 2) / 3) {
         return best;
     }
-    for (unsigned i = 0; i < SETTINGS_COUNT && len >= 3; i++) {
+    for (unsigned i = 0; i < t->count && len >= 3; i++) {
         char head[64];
 
         snprintf(head, sizeof(head), "%.*s", (int)smaller((unsigned)len, 63),
-                 settings_table[i].name);
+                 t->row[i].name);
         if (same_name(head, name)) {
-            return settings_table[i].name;
+            return t->row[i].name;
         }
     }
     return NULL;
+}
+
+const char *
+settings_nearest(const char *name)
+{
+    return conf_table_nearest(&conf_pool_table, name);
 }

@@ -84,7 +84,7 @@ read_settings(struct template *t, char *why, size_t size)
     }
     munmap(text, (size_t)st.st_size);
     if (rc != 0) {
-        snprintf(why, size, "settings: %s", error.text);
+        snprintf(why, size, "settings: %.490s", error.text);
     }
     return rc;
 }

@@ -80,7 +80,38 @@ test_defaults(void **state)
     assert_false(s.exit_on_system_exit);
     assert_int_equal(s.learned_names, 1000);
     assert_int_equal(s.max_start_failures, 3);
-    assert_int_equal(s.given, 0);
+    assert_int_equal(s.scaling, CONF_SCALING_STATIC);
+    assert_int_equal(s.min_workers, 1);
+    assert_int_equal(s.max_workers, 0);
+    assert_int_equal(s.min_spare, 1);
+    assert_int_equal(s.max_spare, 3);
+    assert_int_equal(s.idle_timeout, 60000);
+    assert_int_equal(s.reserved_workers, 0);
+    assert_int_equal(s.max_requests, 0);
+    assert_int_equal(s.max_requests_jitter, 0);
+    assert_int_equal(s.max_worker_memory, 0);
+    assert_int_equal(s.max_worker_age, 0);
+    assert_int_equal(s.max_recycling, 1);
+    assert_int_equal(s.request_timeout, 0);
+    assert_int_equal(s.request_grace, 5000);
+    assert_int_equal(s.slow_request, 0);
+    assert_int_equal(s.after_timeout, 0);
+    assert_int_equal(s.queue_timeout, 0);
+    assert_null(s.status_path);
+    assert_null(s.ping_path);
+    assert_null(s.log);
+    assert_null(s.access_log);
+    assert_contains(s.access_format, "\"%{User-Agent}i\"");
+    assert_null(s.slow_log);
+    assert_false(s.autoreload);
+    assert_null(s.command);
+    assert_null(s.chroot);
+    assert_true(s.no_new_privs);
+    assert_false(s.kill_group);
+    assert_int_equal(s.rlimit_files, 0);
+    assert_null(s.rlimit_core);
+    assert_false(s.fcgi_stderr);
+    assert_null(settings_first_given(&s));
     settings_release(&s);
     settings_release(&s);
     settings_release(NULL);
@@ -210,7 +241,7 @@ test_bad_numbers(void **state)
     assert_int_equal(s.workers, untouched.workers);
     assert_int_equal(s.body_buffer, untouched.body_buffer);
     assert_int_equal(s.socket_mode, untouched.socket_mode);
-    assert_int_equal(s.given, 0);
+    assert_null(settings_first_given(&s));
     settings_release(&s);
     settings_release(&untouched);
 }
@@ -301,10 +332,11 @@ test_list_default_is_replaced(void **state)
     settings_init(&s);
     set(&s, "listen", ":1");
     set(&s, "listen", ":2");
-    s.given = 0;
+    memset(s.given, 0, sizeof(s.given));
     set(&s, "listen", ":3");
     assert_int_equal(s.listen.count, 1);
     assert_string_equal(s.listen.item[0], ":3");
+    assert_string_equal(settings_first_given(&s), "listen");
     assert_true(settings_is_given(&s, "listen"));
     assert_false(settings_is_given(&s, "workers"));
     assert_false(settings_is_given(&s, "no such thing"));
@@ -329,6 +361,11 @@ test_nearest(void **state)
         { "processes", "workers" },
         { "keepalive", "keepalive_timeout" },
         { "heder_timeout", "header_timeout" },
+        { "pm.max_children", "max_workers" },
+        { "harakiri", "request_timeout" },
+        { "request-terminate-timeout", "request_timeout" },
+        { "max_request", "max_requests" },
+        { "loglevel", NULL }, /* a setting of the manager */
         { "zzz", NULL },
         { "", NULL },
         { "frobnicate", NULL },
@@ -401,13 +438,181 @@ test_finish_refuses(void **state)
     FINISH_FAILS("empty part", "mount", "/a/../b");
     FINISH_FAILS("empty part", "mount", "/.");
     FINISH_FAILS("path alone", "mount", "/a?b");
-    FINISH_FAILS("1 to 32", "name", "");
-    FINISH_FAILS("1 to 32", "name", "a b");
-    FINISH_FAILS("1 to 32", "name", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    FINISH_FAILS("1 to 40", "name", "");
+    FINISH_FAILS("1 to 40", "name", "a b");
+    FINISH_FAILS("1 to 40", "name",
+                 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    FINISH_FAILS("max_workers, 2", "min_workers", "3", "max_workers", "2");
+    FINISH_FAILS("min_workers is 3", "min_workers", "3", "workers", "2");
+    FINISH_FAILS("workers is 3", "workers", "3", "max_workers", "2");
+    FINISH_FAILS("scaling dynamic", "scaling", "dynamic", "min_workers", "0");
+    FINISH_FAILS("more than max_spare, 2", "min_spare", "3", "max_spare", "2");
+    FINISH_FAILS("more than max_workers, 2", "min_spare", "3");
+    FINISH_FAILS("no worker of 2", "reserved_workers", "2");
+    FINISH_FAILS("without max_requests", "max_requests_jitter", "5");
+    FINISH_FAILS("longer than request_timeout", "slow_request", "2",
+                 "request_timeout", "1");
+    FINISH_FAILS("both \"/x\"", "status_path", "/x", "ping_path", "/x");
+    FINISH_FAILS("both given", "command", "/usr/bin/php-cgi");
     FINISH_FAILS("65535", "server_port", "70000");
     FINISH_FAILS("65535", "server_port", "http");
     FINISH_FAILS("65535", "server_port", "0");
     FINISH_FAILS("host", "server_name", "a b");
+}
+
+/* A pool that runs another program than a Python application. */
+static void
+test_command(void **state)
+{
+    static const struct {
+        const char *name, *value, *part;
+    } cases[] = {
+        { "virtualenv", "/srv/v", "virtualenv is for Python" },
+        { "python", "3.11", "python is for Python" },
+        { "pythonpath", "/srv", "pythonpath is for Python" },
+        { "warmup", "/", "warmup is for Python" },
+        { "preload", "on", "preload is for Python" },
+        { "autoreload", "yes", "autoreload is for Python" },
+        { "mode", "threaded", "mode is for Python" },
+        { "threads", "2", "threads is for Python" },
+        { "listen", ":9001", "gets one socket" },
+        { "app", "m:app", "both given" },
+    };
+    struct pool_settings s, copy;
+    struct conf_list words;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        settings_init(&s);
+        set(&s, "listen", ":9000");
+        set(&s, "command", "/usr/bin/php-cgi -d \"a b\"");
+        set(&s, cases[i].name, cases[i].value);
+        assert_int_equal(settings_finish(&s, &err), -1);
+        assert_contains(err.text, cases[i].part);
+        assert_non_null(err.setting);
+        settings_release(&s);
+    }
+    settings_init(&s);
+    set(&s, "listen", ":9000");
+    set(&s, "command", "  /usr/bin/php-cgi -d \"a \\\"b\\\" \\\\\"  \t$x # ");
+    refuse(&s, "command", "  ", "no program");
+    refuse(&s, "command", "\"\" x", "no program");
+    refuse(&s, "command", "a \"b", "closing quote");
+    refuse(&s, "command", "a b\"c\"", "middle of a word");
+    refuse(&s, "command", "a \"b\"c", "behind the closing quote");
+    assert_int_equal(settings_finish(&s, &err), 0);
+    assert_int_equal(settings_copy(&copy, &s), 0);
+    assert_int_equal(settings_finish(&copy, &err), 0);
+    assert_int_equal(settings_words(copy.command, &words, &err), 0);
+    assert_int_equal(words.count, 5);
+    assert_string_equal(words.item[0], "/usr/bin/php-cgi");
+    assert_string_equal(words.item[1], "-d");
+    assert_string_equal(words.item[2], "a \"b\" \\");
+    assert_string_equal(words.item[3], "$x");
+    assert_string_equal(words.item[4], "#");
+    conf_list_release(&words);
+    conf_list_release(&words);
+    conf_list_release(NULL);
+    settings_release(&s);
+    settings_release(&copy);
+}
+
+/* What was not given follows what was, also a second time and in a copy. */
+static void
+test_finish_workers(void **state)
+{
+    static const struct {
+        const char *scaling, *workers, *min, *max;
+        unsigned expect_workers, expect_min, expect_max;
+    } cases[] = {
+        { "static", NULL, NULL, NULL, 2, 1, 2 },
+        { "static", "7", NULL, NULL, 7, 1, 7 },
+        { "dynamic", NULL, NULL, NULL, 2, 1, 2 },
+        { "dynamic", NULL, "4", NULL, 4, 4, 4 },
+        { "dynamic", NULL, "4", "9", 4, 4, 9 },
+        { "dynamic", NULL, NULL, "1", 1, 1, 1 },
+        { "dynamic", "3", "2", "5", 3, 2, 5 },
+        { "ondemand", NULL, NULL, NULL, 2, 0, 2 },
+        { "ondemand", "5", NULL, NULL, 5, 0, 5 },
+        { "ondemand", NULL, "1", "8", 2, 1, 8 },
+        { "ondemand", NULL, "0", "1", 1, 0, 1 },
+    };
+    struct pool_settings s, copy;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        settings_init(&s);
+        set(&s, "app", "m");
+        set(&s, "listen", ":1");
+        set(&s, "scaling", cases[i].scaling);
+        if (cases[i].workers != NULL) {
+            set(&s, "workers", cases[i].workers);
+        }
+        if (cases[i].min != NULL) {
+            set(&s, "min_workers", cases[i].min);
+        }
+        if (cases[i].max != NULL) {
+            set(&s, "max_workers", cases[i].max);
+        }
+        assert_int_equal(settings_finish(&s, &err), 0);
+        assert_int_equal(settings_finish(&s, &err), 0);
+        assert_int_equal(settings_copy(&copy, &s), 0);
+        assert_int_equal(settings_finish(&copy, &err), 0);
+        assert_int_equal(copy.workers, cases[i].expect_workers);
+        assert_int_equal(copy.min_workers, cases[i].expect_min);
+        assert_int_equal(copy.max_workers, cases[i].expect_max);
+        settings_release(&s);
+        settings_release(&copy);
+    }
+    settings_init(&s);
+    set(&s, "app", "m");
+    set(&s, "listen", ":1");
+    set(&s, "workers", "9");
+    set(&s, "min_spare", "5");
+    assert_int_equal(settings_finish(&s, &err), 0);
+    assert_int_equal(s.max_spare, 5);
+    settings_release(&s);
+}
+
+static void
+test_checked_texts(void **state)
+{
+    struct pool_settings s;
+    uint64_t bytes;
+
+    (void)state;
+    settings_init(&s);
+    refuse(&s, "chroot", "srv", "begin with a slash");
+    refuse(&s, "status_path", "status", "begin with a slash");
+    refuse(&s, "ping_path", "ping", "begin with a slash");
+    refuse(&s, "rlimit_core", "much", "neither unlimited nor a size");
+    refuse(&s, "rlimit_core", "-1", "neither unlimited nor a size");
+    assert_null(s.chroot);
+    assert_null(s.rlimit_core);
+    set(&s, "chroot", "/srv");
+    set(&s, "chroot", "");
+    assert_null(s.chroot);
+    set(&s, "rlimit_core", "512m");
+    assert_int_equal(settings_core_limit(s.rlimit_core, &bytes), 0);
+    assert_int_equal(bytes, 512 << 20);
+    assert_int_equal(settings_core_limit("Unlimited", &bytes), 0);
+    assert_true(bytes == UINT64_MAX);
+    assert_int_equal(settings_core_limit("", &bytes), -1);
+    settings_release(&s);
+}
+
+static void
+test_error_format(void **state)
+{
+    struct conf_error e = { .text = "why" };
+    char out[64];
+
+    (void)state;
+    assert_string_equal(conf_error_format(&e, out, sizeof(out)), "why");
+    snprintf(e.file, sizeof(e.file), "/x");
+    assert_string_equal(conf_error_format(&e, out, sizeof(out)), "/x: why");
+    e.line = 7;
+    assert_string_equal(conf_error_format(&e, out, sizeof(out)), "/x:7: why");
 }
 
 static void
@@ -707,6 +912,10 @@ main(void)
         cmocka_unit_test(test_list_default_is_replaced),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_finish_refuses),
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_finish_workers),
+        cmocka_unit_test(test_checked_texts),
+        cmocka_unit_test(test_error_format),
         cmocka_unit_test(test_finish_completes),
         cmocka_unit_test(test_write_and_read),
         cmocka_unit_test(test_read_refuses),
