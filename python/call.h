@@ -10,6 +10,8 @@
 #ifndef FOREBAY_PYTHON_CALL_H
 #define FOREBAY_PYTHON_CALL_H
 
+#include <pthread.h>
+
 #include "protocol/buf.h"
 #include "python/compat.h"
 #include "python/environ.h"
@@ -57,6 +59,13 @@ struct bound;
 
 struct wsgi_thread {
     struct state *state;
+    /* Of deadline.c. */
+    pthread_t pthread;
+    unsigned long ident;   /* threading.get_ident() */
+    bool is_main;
+    bool running;          /* a request is in the application's hands */
+    bool timeout;          /* RequestTimeout is on its way to it */
+
     PyObject *app;
     struct environ_cache environ;
     struct buf head;       /* of the response, and a small body behind it */

@@ -28,3 +28,6 @@ def worker_start(hook: _Hook, /) -> _Hook:
 
 def worker_exit(hook: _Hook, /) -> _Hook:
     """Decorator: hook() is called in each worker when it ends in order."""
+
+class RequestTimeout(BaseException):
+    """The request has run for longer than the pool's request_timeout."""

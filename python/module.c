@@ -284,6 +284,12 @@ module_exec(PyObject *module)
         return -1;
     }
 #endif
+    Py_INCREF((*slot)->request_timeout);
+    if (PyModule_AddObject(module, "RequestTimeout",
+                           (*slot)->request_timeout) < 0) {
+        Py_DECREF((*slot)->request_timeout);
+        return -1;
+    }
     return 0;
 }
 

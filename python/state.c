@@ -71,10 +71,14 @@ new_objects(struct state *s)
     s->errors = errors_new_stream();
     s->worker_start = PyList_New(0);
     s->worker_exit = PyList_New(0);
+    s->request_timeout = PyErr_NewExceptionWithDoc(
+        "forebay.RequestTimeout",
+        "The request has run for longer than the pool's request_timeout.",
+        PyExc_BaseException, NULL);
     return s->input_type != NULL && s->start_response_type != NULL &&
                    s->write_type != NULL && s->file_wrapper_type != NULL &&
                    s->errors != NULL && s->worker_start != NULL &&
-                   s->worker_exit != NULL
+                   s->worker_exit != NULL && s->request_timeout != NULL
                ? 0
                : -1;
 }

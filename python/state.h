@@ -51,6 +51,7 @@ struct state {
     PyObject *http, *https;             /* wsgi.url_scheme */
     PyObject *worker_start;             /* list of hooks, in order */
     PyObject *worker_exit;
+    PyObject *request_timeout;          /* forebay.RequestTimeout */
 
     /* What every environ begins with (wsgi checklist R17), the mount as str,
      * and a number that changes with them. NULL and 0 before wsgi_setup(). */

@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "protocol/response.h"
 #include "python/call.h"
+#include "python/deadline.h"
 #include "python/errors.h"
 #include "python/file_wrapper.h"
 #include "python/input.h"
@@ -79,6 +81,9 @@ wsgi_thread_new(PyObject *app)
     buf_init(&t->head, SIZE_MAX / 2);
     gate_init(&t->gate);
     t->app = Py_NewRef(app);
+    t->pthread = pthread_self();
+    t->ident = PyThread_get_thread_ident();
+    t->is_main = getpid() == gettid();
     return t;
 }
 
@@ -190,6 +195,10 @@ fail(struct call *c, const char *what)
         status = explain_io_error(c);
     } else {
         if (exception != NULL) {
+            if (PyErr_GivenExceptionMatches(exception,
+                                            c->state->request_timeout)) {
+                status = 504;
+            }
             py_set_exception(exception);
         }
         call_log_failure(c, what);
@@ -633,9 +642,11 @@ wsgi_run_nogil(struct wsgi_thread *t, struct request *request,
     }
     interp_acquire_nogil();
     begin(&c);
+    deadline_begin(t);
     if (c.context != NULL) {
         run(&c);
     }
+    deadline_end(t);
     Py_CLEAR(c.io_error);
     if (c.after != NULL && c.out.pending) {
         output_pending(&c);

@@ -36,10 +36,13 @@ struct worker {
     struct conntable conns;
     int queue_in;  /* kept connections of other workers come here; -1: none */
     int queue_out; /* and ours go there */
+    int trace_fd;  /* stacks of slow threads are read here; -1: none */
     _Atomic bool stopping;   /* no new connections; end when none is left */
     _Atomic bool siblings;   /* while stopping: others go on and take our kept
                                 connections */
     _Atomic bool taken_over; /* the control thread stands in (lookout.h) */
+    _Atomic bool parks;      /* a connection has been parked */
+    _Atomic bool raising;    /* a thread raises a timeout (overtime.c) */
     _Atomic bool lookout_started;
     _Atomic uint32_t lookout_asleep; /* a futex */
     _Atomic bool paused;             /* listeners are out of the epoll set */
@@ -56,6 +59,8 @@ struct executor {
     pthread_t thread;
     size_t pos; /* bytes read, not yet decoded: [pos, end) */
     size_t end;
+    uint64_t traced_ns; /* request (its begin) whose stack was logged */
+    uint64_t raised_ns; /* request that was told to end */
     struct buf scratch; /* answers of the server's own */
     char read[EXECUTOR_READ_BYTES];
 };

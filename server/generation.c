@@ -18,6 +18,8 @@
 #include "server/executor_limits.h"
 #include "server/log.h"
 #include "server/log_relay.h"
+#include "server/scaling.h"
+#include "server/supervise.h"
 
 /* The descriptors of a template, as its arguments name them. */
 enum {
@@ -57,7 +59,7 @@ send_order(struct generation *g, enum channel_type type, int slot, int value,
 /* -- workers ----------------------------------------------------------------
  */
 
-static void
+static bool
 start_worker(struct generation *g, unsigned i)
 {
     struct slot *slot = &g->slot[i];
@@ -65,26 +67,94 @@ start_worker(struct generation *g, unsigned i)
 
     if (pipe2(pipe_fd, O_CLOEXEC) != 0) {
         log_error("pool %s: a worker's log pipe: %s", name(g), strerror(errno));
-        return;
+        return false;
     }
-    slot->log = log_source_open(g->loop, pipe_fd[0], name(g));
-    slot->state = SLOT_STARTING;
-    slot->pid = 0;
-    slot->started_ms = uv_now(g->loop);
+    *slot = (struct slot){
+        .state = SLOT_STARTING,
+        .started_ms = uv_now(g->loop),
+        .limit = scaling_request_limit(&g->settings, (uint32_t)uv_hrtime()),
+        .log = log_source_open(g->loop, pipe_fd[0], name(g)),
+    };
     send_order(g, CHANNEL_SPAWN, (int)i, 0, pipe_fd[1]);
     close(pipe_fd[1]);
+    return true;
 }
 
-static void
-fill_slots(uv_timer_t *timer)
+bool
+generation_start_worker(struct generation *g)
 {
-    struct generation *g = timer->data;
-
-    for (unsigned i = 0; i < g->count && !g->stopping; i++) {
+    for (unsigned i = 0; i < g->count; i++) {
         if (g->slot[i].state == SLOT_EMPTY) {
-            start_worker(g, i);
+            return g->template_ready && !g->stopping && start_worker(g, i);
         }
     }
+    return false;
+}
+
+unsigned
+generation_count(const struct generation *g, enum slot_state state)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < g->count; i++) {
+        n += g->slot[i].state == state;
+    }
+    return n;
+}
+
+void
+generation_retire(struct generation *g, unsigned i)
+{
+    struct slot *slot = &g->slot[i];
+
+    if (slot->state == SLOT_READY || slot->state == SLOT_STARTING) {
+        slot->state = SLOT_RETIRING;
+        slot->kill_at_ms = uv_now(g->loop) + g->settings.graceful_timeout;
+        send_order(g, CHANNEL_STOP, (int)i, 1, -1);
+    }
+}
+
+void
+generation_kill_worker(struct generation *g, unsigned i)
+{
+    send_order(g, CHANNEL_KILL, (int)i, 0, -1);
+}
+
+/* Workers of the first set that are missing; later supervise.c decides. */
+static void
+start_first(uv_timer_t *timer)
+{
+    struct generation *g = timer->data;
+    unsigned live =
+        generation_count(g, SLOT_STARTING) + generation_count(g, SLOT_READY);
+
+    if (g->serving) {
+        supervise_now(g);
+        return;
+    }
+    while (live < g->first && generation_start_worker(g)) {
+        live++;
+    }
+}
+
+int
+generation_scale(struct generation *g, unsigned workers, char *why, size_t size)
+{
+    if (g->settings.scaling != CONF_SCALING_STATIC) {
+        snprintf(why, size,
+                 "the number of workers follows scaling, min_workers and "
+                 "max_workers here");
+        return -1;
+    }
+    if (workers < 1 || workers > scaling_most(&g->settings)) {
+        snprintf(why, size, "1 to %u workers are possible (max_workers)",
+                 scaling_most(&g->settings));
+        return -1;
+    }
+    log_info("pool %s: %u workers from now on", name(g), workers);
+    g->supervision.target = workers;
+    supervise_now(g);
+    return 0;
 }
 
 /* What its threads were doing, for the log. */
@@ -126,7 +196,7 @@ tell_end(struct generation *g, unsigned i, int status, uint64_t delay)
     int pid = g->slot[i].pid;
     char next[64] = "";
 
-    if (!g->stopping) {
+    if (!g->stopping && g->slot[i].state != SLOT_RETIRING) {
         snprintf(next, sizeof(next), "; another one starts%s",
                  delay > 0 ? " after a pause" : "");
     }
@@ -153,9 +223,6 @@ worker_exited(struct generation *g, unsigned i, int status)
 
     tell_end(g, i, status, delay);
     tell_requests(g, i);
-    if (slot->state == SLOT_READY) {
-        g->ready--;
-    }
     *slot = (struct slot){ .state = SLOT_EMPTY };
     if (g->stopping) {
         return;
@@ -169,22 +236,32 @@ worker_exited(struct generation *g, unsigned i, int status)
         }
         return;
     }
-    uv_timer_start(&g->respawn, fill_slots, delay, 0);
+    g->supervision.hold_until_ms = uv_now(g->loop) + delay;
+    uv_timer_start(&g->respawn, start_first, delay, 0);
+}
+
+/* The first set is complete (with ondemand at once: it is empty). */
+static void
+check_first(struct generation *g)
+{
+    if (g->serving || generation_count(g, SLOT_READY) < g->first) {
+        return;
+    }
+    g->serving = true;
+    uv_timer_stop(&g->start);
+    backoff_ready(&g->backoff);
+    g->events->ready(g, g->ctx);
+    supervise_begin(g);
 }
 
 static void
 worker_ready(struct generation *g, unsigned i)
 {
-    if (g->slot[i].state != SLOT_STARTING) {
-        return;
+    if (g->slot[i].state == SLOT_STARTING) {
+        g->slot[i].state = SLOT_READY;
     }
-    g->slot[i].state = SLOT_READY;
-    g->ready++;
-    if (!g->serving && g->ready == g->count) {
-        g->serving = true;
-        backoff_ready(&g->backoff);
-        g->events->ready(g, g->ctx);
-    }
+    check_first(g);
+    supervise_now(g);
 }
 
 /* A worker says that it cannot serve. At the first start that is final, later
@@ -195,12 +272,37 @@ worker_failed(struct generation *g, unsigned i, const struct channel_message *m)
     log_error("pool %s: worker %d cannot serve: %s", name(g), m->pid, m->text);
     if (m->pid == 0) { /* it was not even forked */
         g->slot[i].state = SLOT_EMPTY;
-        uv_timer_start(&g->respawn, fill_slots,
+        uv_timer_start(&g->respawn, start_first,
                        backoff_after_end(&g->backoff, 0, 0) + BACKOFF_DELAY_MS,
                        0);
     } else if (!g->serving && !g->failed) {
         g->failed = true;
         g->events->failed(g, m->text, g->ctx);
+    }
+}
+
+/* start_timeout has passed and it does not serve yet: the template hangs in its
+ * import, or workers do. */
+static void
+on_start_deadline(uv_timer_t *timer)
+{
+    struct generation *g = timer->data;
+    uint64_t seconds = g->settings.start_timeout / 1000;
+
+    if (!g->template_ready) {
+        log_error("pool %s: template %d is not ready after %llu s "
+                  "(start_timeout): it is killed",
+                  name(g), g->process.pid, (unsigned long long)seconds);
+        uv_process_kill(&g->process, SIGKILL);
+        return;
+    }
+    for (unsigned i = 0; i < g->count; i++) {
+        if (g->slot[i].state == SLOT_STARTING) {
+            log_error("pool %s: worker %d is not ready after %llu s "
+                      "(start_timeout): it is killed",
+                      name(g), g->slot[i].pid, (unsigned long long)seconds);
+            generation_kill_worker(g, i);
+        }
     }
 }
 
@@ -216,7 +318,10 @@ hear(struct generation *g, const struct channel_message *m)
         g->template_ready = true;
         log_debug("pool %s: template %d is ready%s", name(g), m->pid,
                   m->value != 0 ? "" : ", workers import for themselves");
-        fill_slots(&g->respawn);
+        uv_timer_start(&g->start, on_start_deadline, g->settings.start_timeout,
+                       g->settings.start_timeout);
+        start_first(&g->respawn);
+        check_first(g);
         return;
     }
     if (m->type == CHANNEL_FAILED) {
@@ -283,6 +388,8 @@ on_template_exit(uv_process_t *process, int64_t code, int signal)
     g->ended = true;
     uv_poll_stop(&g->poll);
     uv_timer_stop(&g->respawn);
+    uv_timer_stop(&g->start);
+    supervise_end(g);
     if (signal != 0) {
         log_error("pool %s: template %d was killed by signal %d (%s)", name(g),
                   process->pid, signal, strsignal(signal));
@@ -406,7 +513,8 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
         free(g);
         return NULL;
     }
-    g->count = s->workers;
+    g->count = scaling_slots(s);
+    g->first = scaling_initial(s);
     g->slot = calloc(g->count, sizeof(*g->slot));
     g->started_ms = uv_now(loop);
     if (g->slot == NULL ||
@@ -436,6 +544,10 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
         }
     }
     if (rc == 0) {
+        g->listeners = listeners->count;
+        for (unsigned i = 0; i < listeners->count; i++) {
+            g->listen_fd[i] = listeners->item[i].fd;
+        }
         g->log = log_source_open(loop, log[0], s->name);
         g->channel = pair[0];
         build_args(g, listeners, queue, pair[1], settings, log[1], &args);
@@ -463,6 +575,10 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     }
     log_source_pid(g->log, g->process.pid);
     uv_timer_init(loop, &g->respawn);
+    uv_timer_init(loop, &g->start);
+    g->start.data = g;
+    uv_timer_start(&g->start, on_start_deadline, s->start_timeout, 0);
+    supervise_init(g);
     g->respawn.data = g;
     uv_poll_init(loop, &g->poll, g->channel);
     g->poll.data = g;
@@ -480,6 +596,7 @@ generation_stop(struct generation *g, bool siblings)
     if (!g->stopping) {
         g->stopping = true;
         uv_timer_stop(&g->respawn);
+        supervise_end(g);
         send_order(g, CHANNEL_STOP, -1, siblings, -1);
     }
 }
@@ -504,6 +621,10 @@ on_handle_closed(uv_handle_t *handle)
     struct generation *g = handle->data;
 
     if (--g->open_handles == 0) {
+        for (unsigned i = 0; i < g->supervision.polls; i++) {
+            close(g->supervision.poll_fd[i]);
+        }
+        free(g->supervision.poll);
         close(g->channel);
         free_memory(g);
     }
@@ -512,8 +633,13 @@ on_handle_closed(uv_handle_t *handle)
 void
 generation_free(struct generation *g)
 {
-    g->open_handles = 3;
+    g->open_handles = 5 + (int)g->supervision.polls;
     uv_close((uv_handle_t *)&g->process, on_handle_closed);
     uv_close((uv_handle_t *)&g->poll, on_handle_closed);
     uv_close((uv_handle_t *)&g->respawn, on_handle_closed);
+    uv_close((uv_handle_t *)&g->start, on_handle_closed);
+    uv_close((uv_handle_t *)&g->supervision.tick, on_handle_closed);
+    for (unsigned i = 0; i < g->supervision.polls; i++) {
+        uv_close((uv_handle_t *)&g->supervision.poll[i], on_handle_closed);
+    }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * A generation of a pool: one template process and the workers that it forks,
- * made from one reading of settings and code. Starts it, keeps its number of
- * workers, notes who lives and who died, stops it. Several can be alive at
- * once: a new one beside an old one that finishes.
+ * made from one reading of settings and code. Starts it, notes who lives and
+ * who died, stops it; how many workers there should be is supervise.h's.
+ * Several can be alive at once: a new one beside an old one that finishes.
  *
  * Manager only, on its loop.
  */
@@ -14,8 +14,9 @@
 #include <uv.h>
 
 #include "conf/settings.h"
-#include "server/listener_set.h"
 #include "server/backoff.h"
+#include "server/executor_limits.h"
+#include "server/listener_set.h"
 #include "server/scoreboard.h"
 
 struct log_source;
@@ -25,24 +26,45 @@ enum slot_state {
     SLOT_EMPTY,
     SLOT_STARTING, /* ordered, perhaps forked, not ready yet */
     SLOT_READY,
+    SLOT_RETIRING, /* told to end; finishes what it has */
 };
 
 struct slot {
     enum slot_state state;
     int pid; /* 0 before it was forked */
     uint64_t started_ms;
+    uint64_t idle_since_ms; /* 0: it has a request */
+    uint64_t limit;         /* requests it may answer; 0: any number */
+    uint64_t kill_at_ms;    /* while retiring */
+    bool used_up;           /* is to be replaced; another one starts first */
+    bool overdue;           /* a request of it is past every deadline */
+    bool stopped;           /* found stopped (SIGSTOP); said once */
     struct log_source *log;
 };
 
-/* What the manager hears. All are called from the loop. */
+/* What the pool hears. All are called from the loop. */
 struct generation_events {
-    /* Every worker of the first set is ready: it serves. Once. */
+    /* The first set of workers is ready: it serves. Once. */
     void (*ready)(struct generation *g, void *ctx);
     /* It said itself why it cannot start; trying again would not help. ended()
      * follows. */
     void (*failed)(struct generation *g, const char *why, void *ctx);
     /* The template has exited. The generation may be freed from here on. */
     void (*ended)(struct generation *g, void *ctx);
+};
+
+/* What supervise.c keeps between two looks. */
+struct supervision {
+    uv_timer_t tick;
+    unsigned tick_ms;
+    unsigned long looks;
+    bool watching;   /* the listeners, since no worker is there to take a
+                        connection (ondemand) */
+    uv_poll_t *poll; /* polls of them, on poll_fd */
+    unsigned polls;
+    int poll_fd[EXECUTOR_MAX_LISTENERS];
+    uint64_t hold_until_ms; /* back-off: no start before */
+    unsigned target;        /* asked for by `ctl scale`; 0: the settings' */
 };
 
 struct generation {
@@ -54,12 +76,16 @@ struct generation {
     uv_process_t process;
     uv_poll_t poll; /* of channel */
     uv_timer_t respawn;
+    uv_timer_t start; /* deadline of the start */
     int channel;
     struct log_source *log;
+    int listen_fd[EXECUTOR_MAX_LISTENERS]; /* the pool's */
+    unsigned listeners;
     struct scoreboard score;
     struct slot *slot; /* count of them */
     unsigned count;
-    unsigned ready; /* how many are SLOT_READY */
+    unsigned first; /* workers of the first set */
+    struct supervision supervision;
     struct backoff backoff;
     uint64_t started_ms;
 
@@ -69,7 +95,7 @@ struct generation {
     bool failed;
     bool ended; /* the template has exited */
     int open_handles;
-    struct generation *next; /* the manager's list */
+    struct generation *next; /* the pool's list */
 };
 
 /* Start a template with program; s is copied. queue is the pool's hand-over
@@ -89,6 +115,23 @@ void generation_stop(struct generation *g, bool siblings);
  * does not answer. */
 void generation_kill(struct generation *g);
 void generation_kill_template(struct generation *g);
+
+/* Start one more worker in a free slot. False: there is none, or no template.
+ */
+bool generation_start_worker(struct generation *g);
+
+/* Let a worker finish what it has and end; siblings take its connections. It is
+ * killed after graceful_timeout. */
+void generation_retire(struct generation *g, unsigned i);
+void generation_kill_worker(struct generation *g, unsigned i);
+
+/* From now on this many workers (`ctl scale`, TTIN, TTOU). 0, or -1 with a
+ * sentence. */
+int generation_scale(struct generation *g, unsigned workers, char *why,
+                     size_t size);
+
+/* How many slots are in a state. */
+unsigned generation_count(const struct generation *g, enum slot_state state);
 
 /* After ended(): close its handles and free it. */
 void generation_free(struct generation *g);

@@ -21,20 +21,42 @@
 #include "server/clock.h"
 #include "server/connection.h"
 #include "server/log.h"
+#include "server/overtime.h"
 
 enum {
-    TICK_MS = 1,    /* a request that outlives one tick is slow */
-    REST_MS = 1000, /* without requests for so long: sleep */
+    TICK_MS = 1,       /* a request that outlives one tick is slow */
+    CALM_TICK_MS = 20, /* with deadlines only */
+    REST_MS = 1000,    /* without requests for so long: sleep */
     EVENTS = 16,
 };
 
 /* -- sleeping ---------------------------------------------------------------
  */
 
+static bool
+any_running(struct worker *w)
+{
+    for (unsigned i = 0; i < w->settings->threads; i++) {
+        if (atomic_load(&w->executor[i].score->begun_ns) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tick(int ms);
+
+/* An executor stores that it has begun and then looks whether we sleep, with no
+ * fence between the two: one tick later whatever it stored is visible. */
 static void
 sleep_until_woken(struct worker *w)
 {
     atomic_store(&w->lookout_asleep, 1);
+    tick(TICK_MS);
+    if (any_running(w)) {
+        atomic_store(&w->lookout_asleep, 0);
+        return;
+    }
     while (atomic_load(&w->lookout_asleep) == 1) {
         syscall(SYS_futex, &w->lookout_asleep, FUTEX_WAIT_PRIVATE, 1, NULL);
     }
@@ -49,9 +71,9 @@ wake(struct worker *w)
 }
 
 static void
-tick(void)
+tick(int ms)
 {
-    struct timespec t = { 0, (long)TICK_MS * NS_PER_MS };
+    struct timespec t = { 0, (long)ms * NS_PER_MS };
 
     nanosleep(&t, NULL);
 }
@@ -133,16 +155,18 @@ stand_in(struct worker *w, uint64_t since)
                 pass_on(w, c, &deferred);
             }
         }
+        overtime_check(w);
         if (n > 0 && deferred.count == 0) {
             continue;
         }
         if (n == 1 && !executor_is_connection(ev[0].data.u64)) {
-            tick(); /* an order to the worker: not for this thread */
+            tick(TICK_MS); /* an order to the worker: not for this thread */
         }
     }
     /* What could not be passed on: until an executor is free again. */
     while (deferred.count > 0 && busy_since(w) == since) {
-        tick();
+        overtime_check(w);
+        tick(TICK_MS);
     }
     rearm(w, &deferred);
 }
@@ -151,23 +175,26 @@ static void *
 lookout_main(void *arg)
 {
     struct worker *w = arg;
-    uint64_t last = 0, quiet_since = clock_now_ns();
+    uint64_t last = 0, active_ns = clock_now_ns();
 
     for (;;) {
         uint64_t since = busy_since(w);
+        bool parks = atomic_load(&w->parks);
 
-        if (since != 0 && since == last && atomic_load(&w->conns.open) > 1) {
+        overtime_check(w);
+        if (parks && since != 0 && since == last &&
+            atomic_load(&w->conns.open) > 1) {
             stand_in(w, since);
         }
-        if (since != 0 || last != 0) {
-            quiet_since = clock_coarse_ns();
-        } else if (clock_coarse_ns() - quiet_since >
+        last = since;
+        if (any_running(w)) {
+            active_ns = clock_coarse_ns();
+        } else if (clock_coarse_ns() - active_ns >
                    (uint64_t)REST_MS * NS_PER_MS) {
             sleep_until_woken(w);
-            quiet_since = clock_now_ns();
+            active_ns = clock_coarse_ns();
         }
-        last = since;
-        tick();
+        tick(parks ? TICK_MS : CALM_TICK_MS);
     }
     return NULL;
 }
@@ -197,11 +224,22 @@ start(struct worker *w)
 }
 
 void
+lookout_start(struct worker *w)
+{
+    if (overtime_is_on(w) && !atomic_exchange(&w->lookout_started, true)) {
+        start(w);
+    }
+}
+
+void
 lookout_parked(struct worker *w)
 {
-    if (!atomic_load_explicit(&w->lookout_started, memory_order_relaxed) &&
-        !atomic_exchange(&w->lookout_started, true) && w->queue_out >= 0 &&
-        w->settings->workers > 1) {
+    if (atomic_load_explicit(&w->parks, memory_order_relaxed) ||
+        w->queue_out < 0) {
+        return;
+    }
+    atomic_store(&w->parks, true);
+    if (!atomic_exchange(&w->lookout_started, true)) {
         start(w);
     }
 }

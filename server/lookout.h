@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * The control thread of a worker: while every executor is busy with a request
- * for longer than a moment, it watches the parked connections in their place
- * and passes those that become readable to a sibling (handover.h). So one slow
- * request delays no other while any worker is idle. Started when the worker
- * first parks a connection; never runs Python; asleep while nothing happens.
+ * The control thread of a worker, with two duties.
+ *
+ * While every executor is busy with a request for longer than a moment, it
+ * watches the parked connections in their place and passes those that become
+ * readable to a sibling (handover.h): one slow request delays no other while
+ * any worker is idle. From the first parked connection on.
+ *
+ * It measures the running requests against slow_request and request_timeout
+ * (overtime.h). From the start, when the pool has these.
+ *
+ * Never runs Python; asleep while nothing happens.
  *
  * Worker process.
  */
@@ -16,6 +22,9 @@
 /* An executor parks a connection: from the first time on there is a thread.
  * Any executor thread. */
 void lookout_parked(struct worker *w);
+
+/* The worker starts: a thread is there at once if the pool has deadlines. */
+void lookout_start(struct worker *w);
 
 /* An executor begins a request: wakes the thread if it sleeps (at most once in
  * LOOKOUT_REST_MS). Any executor thread. */

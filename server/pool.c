@@ -207,7 +207,7 @@ tell_ready(struct pool *p, struct generation *g)
     listener_set_format(g == p->next ? &p->next_listeners : &p->listeners,
                         where, sizeof(where));
     log_info("pool %s: ready: %u worker%s of %u thread%s on %s (template %d)",
-             s->name, g->count, g->count == 1 ? "" : "s", s->threads,
+             s->name, g->first, g->first == 1 ? "" : "s", s->threads,
              s->threads == 1 ? "" : "s", where, g->process.pid);
 }
 

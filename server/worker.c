@@ -19,6 +19,8 @@
 #include "server/engine_libfcgi.h"
 #include "server/executor.h"
 #include "server/log.h"
+#include "server/lookout.h"
+#include "server/overtime.h"
 
 /* For the signal handler. */
 static struct worker *self;
@@ -288,6 +290,8 @@ worker_main(const struct worker_start *s)
         cannot_serve(s, strerror(-rc));
     }
     self = w;
+    w->executor[0].thread = pthread_self();
+    overtime_setup(w);
     if (module_run_worker_start() != 0) {
         cannot_serve(s, "a worker_start hook of the application failed");
     }
@@ -299,6 +303,7 @@ worker_main(const struct worker_start *s)
     if (rc != 0) {
         cannot_serve(s, strerror(rc));
     }
+    lookout_start(w);
     interp_release();
     rc = channel_say(s->channel, CHANNEL_WORKER_READY, s->slot, getpid(), 0,
                      NULL);
