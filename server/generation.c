@@ -427,7 +427,7 @@ settings_memory(const struct pool_settings *s)
 
 struct spawn_args {
     char text[8][512];
-    char *argv[11];
+    char *argv[12];
     uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS];
     int count;
 };
@@ -477,6 +477,9 @@ spawn_template(struct generation *g, const char *program, struct spawn_args *a)
     int n = 0;
 
     a->argv[n++] = (char *)program;
+    if (g->settings.command != NULL) {
+        a->argv[n++] = (char *)"program-template";
+    }
     for (int i = 0; i < 8; i++) {
         a->argv[n++] = a->text[i];
     }

@@ -18,6 +18,7 @@
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/manager.h"
+#include "server/program.h"
 #include "server/request_client.h"
 #include "server/venv.h"
 
@@ -253,6 +254,9 @@ main(int argc, char **argv)
     }
     if (strcmp(command, "check") == 0) {
         return pool_command(CHECK, argc - 1, argv + 1);
+    }
+    if (strcmp(command, "program-template") == 0) { /* by the manager */
+        return program_template_main(argc - 1, argv + 1);
     }
     if (strcmp(command, "request") == 0) {
         return request_client_main(argc - 1, argv + 1);

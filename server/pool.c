@@ -388,16 +388,31 @@ pool_free(struct pool *p)
 /* -- start ------------------------------------------------------------------
  */
 
+/* What runs as template: the worker program of the pool's Python, or for an
+ * external program this one again. */
+static int
+find_program(struct pool *p, const struct pool_settings *s, char *why,
+             size_t size)
+{
+    struct python_version wanted;
+
+    if (s->command != NULL) {
+        snprintf(p->program, sizeof(p->program), "/proc/self/exe");
+        return 0;
+    }
+    return venv_wanted(s->python, s->virtualenv, &wanted, why, size) == 0
+               ? venv_find_worker(&wanted, p->program, sizeof(p->program), why,
+                                  size)
+               : -1;
+}
+
 static struct generation *
 start_generation(struct pool *p, const struct pool_settings *s,
                  const struct listener_set *listeners, char *why, size_t size)
 {
-    struct python_version wanted;
     struct generation *g;
 
-    if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0 ||
-        venv_find_worker(&wanted, p->program, sizeof(p->program), why, size) !=
-            0 ||
+    if (find_program(p, s, why, size) != 0 ||
         generation_start(p->loop, s, listeners, p->queue, p->program,
                          &generation_events, p, &g, why, size) != 0) {
         return NULL;
@@ -425,7 +440,6 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
           bool inherited, const struct pool_events *events, void *ctx,
           char *why, size_t size)
 {
-    struct python_version wanted;
     struct privileges user;
     int rc;
 
@@ -439,9 +453,7 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
     uv_timer_init(loop, &p->restart);
     uv_timer_init(loop, &p->kill);
     p->restart.data = p->kill.data = p;
-    if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0 ||
-        venv_find_worker(&wanted, p->program, sizeof(p->program), why, size) !=
-            0 ||
+    if (find_program(p, s, why, size) != 0 ||
         privileges_lookup(s->user, s->group, &user, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;
     }

@@ -3,7 +3,7 @@
  * The title of a template or worker in ps: written over its argument vector,
  * which the manager made long enough.
  */
-#include "server/worker.h"
+#include "server/process_title.h"
 
 #include <stdarg.h>
 #include <stdio.h>

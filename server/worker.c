@@ -21,6 +21,7 @@
 #include "server/log.h"
 #include "server/lookout.h"
 #include "server/overtime.h"
+#include "server/process_title.h"
 
 /* For the signal handler. */
 static struct worker *self;

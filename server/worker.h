@@ -40,11 +40,6 @@ int worker_import(const struct pool_settings *s, const struct app_name *name,
                   const struct wsgi_config *config, PyObject **ret_app,
                   char *why, size_t size);
 
-/* The process title shown by ps; main() calls process_title_init() first. */
-void process_title_init(int argc, char **argv);
-void process_title_set(const char *fmt, ...)
-    __attribute__((format(printf, 1, 2)));
-
 /* Signals of a process that runs Python: TERM calls on_term (may be NULL), INT,
  * HUP and QUIT do nothing (orders come over the channel), PIPE and XFSZ are
  * ignored, CHLD is default; nothing is blocked. Handlers, not SIG_IGN, so that

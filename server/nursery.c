@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See nursery.h.
+ */
+#include "server/nursery.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/channel.h"
+#include "server/clock.h"
+#include "server/log.h"
+
+int
+nursery_init(struct nursery *n)
+{
+    n->child = calloc(n->slots, sizeof(*n->child));
+    if (n->child == NULL) {
+        return -1;
+    }
+    for (unsigned i = 0; i < n->slots; i++) {
+        n->child[i] = (struct nursery_child){ .pidfd = -1, .channel = -1 };
+    }
+    n->children = 0;
+    n->stopping = false;
+    n->siblings = 0;
+    n->kill_at_ns = 0;
+    return 0;
+}
+
+/* -- children ---------------------------------------------------------------
+ */
+
+static void
+leave_to_child(struct nursery *n)
+{
+    for (unsigned i = 0; i < n->slots; i++) {
+        if (n->child[i].pid != 0) {
+            close(n->child[i].pidfd);
+            if (n->child[i].channel >= 0) {
+                close(n->child[i].channel);
+            }
+        }
+    }
+    close(n->channel);
+    if (n->kill_group) {
+        setpgid(0, 0);
+    }
+}
+
+static void
+spawn(struct nursery *n, int slot, int log_fd)
+{
+    struct nursery_child *child = &n->child[slot];
+    char why[128];
+    int pair[2];
+    pid_t pid;
+
+    if (child->pid != 0 || channel_pair(pair) < 0) {
+        channel_say(n->channel, CHANNEL_WORKER_FAILED, slot, 0, 0,
+                    "no channel for a worker");
+        return;
+    }
+    pid = n->ops->fork(n->ctx);
+    if (pid == 0) {
+        close(pair[0]);
+        leave_to_child(n);
+        n->ops->become(n->ctx, slot, pair[1], log_fd);
+        _exit(1);
+    }
+    close(pair[1]);
+    if (pid < 0) {
+        snprintf(why, sizeof(why), "fork: %s", strerror(errno));
+        close(pair[0]);
+        channel_say(n->channel, CHANNEL_WORKER_FAILED, slot, 0, 0, why);
+        return;
+    }
+    child->pid = pid;
+    child->channel = pair[0];
+    child->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    n->children++;
+    channel_say(n->channel, CHANNEL_FORKED, slot, pid, 0, NULL);
+}
+
+static void
+kill_child(struct nursery *n, int slot)
+{
+    pid_t pid = n->child[slot].pid;
+
+    if (pid != 0) {
+        kill(n->kill_group ? -pid : pid, SIGKILL);
+    }
+}
+
+static void
+reap(struct nursery *n, int slot)
+{
+    struct nursery_child *child = &n->child[slot];
+    int status;
+
+    if (waitpid(child->pid, &status, WNOHANG) != child->pid) {
+        return;
+    }
+    if (n->kill_group) {
+        kill(-child->pid, SIGKILL); /* what it left running */
+    }
+    channel_say(n->channel, CHANNEL_EXITED, slot, child->pid, status, NULL);
+    if (child->channel >= 0) {
+        close(child->channel);
+    }
+    close(child->pidfd);
+    *child = (struct nursery_child){ .pidfd = -1, .channel = -1 };
+    n->children--;
+}
+
+/* Pass on what a child says. */
+static void
+hear_child(struct nursery *n, int slot)
+{
+    struct nursery_child *child = &n->child[slot];
+    struct channel_message m;
+    int fd = -1;
+    int rc = channel_receive(child->channel, &m, &fd);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (rc == 1) {
+        if (m.type == CHANNEL_WORKER_READY || m.type == CHANNEL_WORKER_FAILED) {
+            channel_say(n->channel, m.type, slot, child->pid, m.value, m.text);
+        }
+    } else if (rc != -EAGAIN) {
+        close(child->channel);
+        child->channel = -1;
+        if (n->ops->ready_at_close && !child->failed) {
+            channel_say(n->channel, CHANNEL_WORKER_READY, slot, child->pid, 0,
+                        NULL);
+        }
+    }
+}
+
+static void
+stop_child(struct nursery *n, int slot)
+{
+    struct nursery_child *child = &n->child[slot];
+
+    if (child->pid == 0) {
+        return;
+    }
+    if (n->ops->stop_signal != 0) {
+        kill(child->pid, n->ops->stop_signal);
+    } else if (child->channel >= 0) {
+        channel_say(child->channel, CHANNEL_STOP, slot, 0, n->siblings, NULL);
+    }
+}
+
+static void
+for_slots(struct nursery *n, int slot, void (*fn)(struct nursery *, int))
+{
+    if (slot >= 0 && (unsigned)slot < n->slots) {
+        fn(n, slot);
+    } else if (slot == -1) {
+        for (unsigned i = 0; i < n->slots; i++) {
+            fn(n, (int)i);
+        }
+    }
+}
+
+/* -- orders -----------------------------------------------------------------
+ */
+
+static void
+manager_gone(struct nursery *n)
+{
+    log_warnx("the manager is gone: workers finish what they have and end");
+    n->stopping = true;
+    n->siblings = 0;
+    close(n->channel);
+    n->channel = -1;
+    n->kill_at_ns = clock_now_ns() + n->graceful_ms * NS_PER_MS + 1;
+    for_slots(n, -1, stop_child);
+}
+
+static void
+obey(struct nursery *n)
+{
+    struct channel_message m;
+    int fd = -1;
+    int rc = channel_receive(n->channel, &m, &fd);
+
+    if (rc == -EAGAIN) {
+        return;
+    }
+    if (rc <= 0) {
+        manager_gone(n);
+        return;
+    }
+    switch (m.type) {
+    case CHANNEL_SPAWN:
+        if (m.slot >= 0 && (unsigned)m.slot < n->slots && fd >= 0) {
+            spawn(n, m.slot, fd);
+        }
+        break;
+    case CHANNEL_STOP:
+        n->stopping = n->stopping || m.slot == -1;
+        n->siblings = m.value;
+        for_slots(n, m.slot, stop_child);
+        break;
+    case CHANNEL_KILL:
+        for_slots(n, m.slot, kill_child);
+        break;
+    default:
+        log_error("order %d of the manager is not known here", m.type);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+static int
+wait_timeout_ms(struct nursery *n)
+{
+    uint64_t now;
+
+    if (n->kill_at_ns == 0) {
+        return -1;
+    }
+    now = clock_now_ns();
+    if (now >= n->kill_at_ns) {
+        log_warnx("graceful_timeout has passed: killing %u workers",
+                  n->children);
+        for_slots(n, -1, kill_child);
+        n->kill_at_ns = 0;
+        return -1;
+    }
+    return (int)((n->kill_at_ns - now) / NS_PER_MS) + 1;
+}
+
+/* Two entries a child (what it says, its end) and one for the manager. */
+static void
+fill(struct nursery *n, struct pollfd *p)
+{
+    for (unsigned i = 0; i < n->slots; i++) {
+        bool used = n->child[i].pid != 0;
+
+        p[2 * i] =
+            (struct pollfd){ used ? n->child[i].channel : -1, POLLIN, 0 };
+        p[2 * i + 1] =
+            (struct pollfd){ used ? n->child[i].pidfd : -1, POLLIN, 0 };
+    }
+    p[2 * n->slots] = (struct pollfd){ n->channel, POLLIN, 0 };
+}
+
+void
+nursery_run(struct nursery *n)
+{
+    struct pollfd *p = calloc(2 * n->slots + 1, sizeof(*p));
+
+    if (p == NULL) {
+        log_error("out of memory in the template");
+        return;
+    }
+    while (!n->stopping || n->children > 0) {
+        fill(n, p);
+        if (poll(p, 2 * n->slots + 1, wait_timeout_ms(n)) < 0) {
+            continue;
+        }
+        for (unsigned i = 0; i < n->slots; i++) {
+            if (p[2 * i].revents != 0) {
+                hear_child(n, (int)i);
+            }
+            if (p[2 * i + 1].revents != 0) {
+                reap(n, (int)i);
+            }
+        }
+        if (p[2 * n->slots].revents != 0) {
+            obey(n);
+        }
+    }
+    free(p);
+}
