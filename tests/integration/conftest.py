@@ -27,8 +27,11 @@ class Shape:
         self.name = "%s-%s" % (mode, engine)
 
     def options(self, **more):
+        """Settings of a pool. Tests hold requests in the application by
+        keeping back their body, so it must be called before that is here:
+        body_buffer is 0, unless a test says otherwise (None: the default)."""
         found = {"mode": self.mode, "engine": self.engine,
-                 "workers": self.workers}
+                 "workers": self.workers, "body_buffer": 0}
         if self.mode == "threaded":
             found["threads"] = self.threads
         found.update(more)
@@ -125,9 +128,10 @@ def notes():
 
 
 @pytest.fixture
-def serve():
+def serve(notes):
     """Start servers for one test: serve(APP, **options). Each is stopped and
     audited at the end; keep the test from that with stop() or close()."""
+    assert notes        # it is there until the servers have ended
     started = []
 
     def start(app, **options):
@@ -211,12 +215,12 @@ class Checklist:
     def peer(self, **how):
         return self.server.peer(**how)
 
-    def send(self, peer, case, body=b"", flags=0, id_=1, stdin=True,
+    def send(self, peer, case, body=None, flags=0, id_=1, stdin=True,
              **how):
         """The whole request of a case, on an open connection."""
         from lib import fcgi
-        params = self.params(case, **how)
-        peer.send(fcgi.encode(params, body, id_, flags, stdin=stdin))
+        params = self.params(case, body=body, **how)
+        peer.send(fcgi.encode(params, body or b"", id_, flags, stdin=stdin))
 
     def begin(self, peer, case, flags=0, id_=1, **how):
         """BEGIN and PARAMS of a case, but nothing of the body."""
@@ -257,7 +261,8 @@ def app(checklist_server):
 
 @pytest.fixture(scope="module")
 def wire_server(epoll_shape):
-    found = Checklist(epoll_shape, workers=2, header_timeout="2s")
+    found = Checklist(epoll_shape, workers=2, header_timeout="2s",
+                      body_buffer=None)
     yield found
     found.down()
 

@@ -55,6 +55,7 @@ class Site:
         self.addresses = {"unix": os.path.join(self.folder, "s"),
                           "tcp": ("127.0.0.1", port)}
         options.setdefault("workers", 2)
+        options.setdefault("body_buffer", None)
         self.server = srv.start(
             app, chdir=FRAMEWORKS, env=notes.env(),
             address=self.addresses["unix"], socket_mode="0666",

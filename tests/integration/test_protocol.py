@@ -106,10 +106,10 @@ def test_R006_unread_body_on_a_kept_connection(wire):
     assert len(body) > 100_000
     with wire.peer() as peer:
         for _ in range(5):
-            wire.send(peer, "hello", body, flags=fcgi.KEEP_CONN, body=body,
+            wire.send(peer, "hello", body, flags=fcgi.KEEP_CONN,
                       method="POST")
             assert peer.answer(keep=True).text == "hello"
-        wire.send(peer, "digest", b"own", flags=fcgi.KEEP_CONN, body=b"own",
+        wire.send(peer, "digest", b"own", flags=fcgi.KEEP_CONN,
                   method="POST")
         assert peer.answer(keep=True).text == "3 %s 3" % hashlib.sha256(
             b"own").hexdigest()

@@ -325,13 +325,15 @@ def test_B23_any_bytes_in_names(app):
     assert answer.status == 200
     found = json.loads(answer.body)
     assert "" not in found
-    assert found["TEST_NUL"] == "a\0b"
+    # FCGX keeps parameters as C strings.
+    assert found["TEST_NUL"] == ("a" if app.shape.libfcgi else "a\0b")
     assert found["TEST_\xff\x80"] == "high"
     assert found["TEST_E"] == ""
     assert not [n for n in found if "=" in n or "\0" in n or "\n" in n]
     assert "HTTP_" not in found
     app.server.log.wait(r"TEST=EQ")
-    app.server.log.wait(r"TEST\\x00NUL|TEST\\0NUL")
+    if not app.shape.libfcgi:
+        app.server.log.wait(r"TEST\\x00NUL|TEST\\0NUL")
     app.server.errors_expected = True
 
 

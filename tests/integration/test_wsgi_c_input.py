@@ -64,7 +64,7 @@ def test_C2_read_to_the_end_and_again(app):
             ["readline"], ["readlines"], ["next"])
     # The end is the end although the front end's connection stays open.
     with app.peer() as peer:
-        app.send(peer, "ops", LINES, flags=fcgi.KEEP_CONN, body=LINES,
+        app.send(peer, "ops", LINES, flags=fcgi.KEEP_CONN,
                  extra={"TEST_OPS": json.dumps([["read"], ["read"]])})
         answer = peer.answer(keep=True)
         assert json.loads(answer.body) == expected(LINES, [["read"],
@@ -186,7 +186,7 @@ def test_C14_unread_body(app, taken, keep):
     body = b"\x01\x01\x00\x01" * 30_000
     with app.peer() as peer:
         for _ in range(3):
-            app.send(peer, "unread", body, flags=keep, body=body,
+            app.send(peer, "unread", body, flags=keep,
                      method="POST", extra={"TEST_READ": str(taken)})
             answer = peer.answer(keep=bool(keep))
             assert answer.text == "took %d" % taken

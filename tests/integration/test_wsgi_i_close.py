@@ -204,13 +204,15 @@ def test_I10_an_exception_does_not_stop_the_others(app):
 
 
 def test_I10_the_client_does_not_wait_for_it(app):
-    answer = app("I10_blocks")
-    assert answer.text == "answered before the work"
-    assert answer.complete and answer.closed == "eof"
-    assert app.notes.read("I10") == []
-    with open(os.path.join(app.notes.dir, "go"), "w"):
-        pass
-    app.notes.wait("I10")
+    try:
+        answer = app("I10_blocks")
+        assert answer.text == "answered before the work"
+        assert answer.complete and answer.closed == "eof"
+        assert app.notes.read("I10") == []
+    finally:
+        with open(os.path.join(app.notes.dir, "go"), "w"):
+            pass
+        app.notes.wait("I10")
 
 
 def test_I10_nothing_piles_up(app):

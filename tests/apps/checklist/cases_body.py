@@ -218,7 +218,7 @@ class Liar:
 @case
 def H2(environ, start_response):
     start_response("200 OK", TYPE)
-    return {"liar": Liar(1, [b"one", b"two", b"three"]),
+    return {"liar": Liar(2, [b"one", b"two", b"three"]),
             "zero": Liar(0, [b"some"]),
             "many": Liar(100, [b"some"]),
             "dict": {b"some": 1}}[environ["QUERY_STRING"]]

@@ -25,6 +25,7 @@ def D2(environ, start_response):
     errors.write("D2 surrogate \udc80\n")
     errors.write("D2 no newline")
     errors.flush()
+    errors.write(" until now\n")
     return text(start_response, "ok")
 
 

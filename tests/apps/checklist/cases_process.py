@@ -4,6 +4,7 @@
 import asyncio
 import atexit
 import hashlib
+import json
 import multiprocessing
 import os
 import pickle
@@ -158,9 +159,13 @@ def L7_alarm(environ, start_response):
 
 @case
 def L10(environ, start_response):
-    return as_json(start_response, [
-        os.getpid(), random.random(), str(uuid.uuid4()),
-        ssl.RAND_bytes(8).hex()])
+    """Held until the test, which has seen the first chunk, sends the body."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    if environ["REQUEST_METHOD"] == "POST":
+        yield b"held"
+        environ["wsgi.input"].read()
+    yield json.dumps([os.getpid(), random.random(), str(uuid.uuid4()),
+                      ssl.RAND_bytes(8).hex()]).encode()
 
 
 local = threading.local()
@@ -185,15 +190,25 @@ def L12(environ, start_response):
                 threading.current_thread() is threading.main_thread())
 
 
+SHOW_DESCRIPTORS = """
+import json, os
+found = {}
+for n in os.listdir("/proc/self/fd"):
+    try:
+        found[n] = os.readlink("/proc/self/fd/" + n)
+    except FileNotFoundError:
+        pass            # the one that listed them
+print(json.dumps(found))
+"""
+
+
 @case
 def L13(environ, start_response):
     """What a child inherits although it closes nothing itself."""
-    out = subprocess.run(
-        ["sh", "-c", "for f in /proc/$$/fd/*; do "
-         "echo ${f##*/} $(readlink $f); done"],
-        close_fds=False, stdout=subprocess.PIPE).stdout.decode()
+    out = subprocess.run([sys.executable, "-S", "-c", SHOW_DESCRIPTORS],
+                         close_fds=False, stdout=subprocess.PIPE).stdout
     mine = {n: os.readlink("/proc/self/fd/%d" % n) for n in (0, 1, 2)}
-    return as_json(start_response, {"child": out.splitlines(), "mine": mine})
+    return as_json(start_response, {"child": json.loads(out), "mine": mine})
 
 
 @case
