@@ -835,6 +835,11 @@ environ_new(struct environ_cache *cache, struct state *s,
     PyObject *dict;
 
     *ret_status = 0;
+    if (r->content_length == INT64_MAX) { /* as large as that, or larger */
+        *ret_status = 413;
+        *ret_why = "CONTENT_LENGTH is larger than any body can be";
+        return NULL;
+    }
     if (cache->template_version != s->template_version) {
         for (unsigned i = 0; i <= ENVIRON_SHAPES; i++) {
             shape_clear(&cache->shape[i]);

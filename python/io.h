@@ -53,6 +53,12 @@ struct wsgi_io_ops {
 
     /* False once the peer is known to be gone. Cheap; with or without GIL. */
     bool (*connected)(struct wsgi_io *io);
+
+    /* The response is over (complete, broken off or not wanted any more), and
+     * work of after_response() follows: let go of the connection now, so that
+     * nobody waits for that work. At most once, and last but connected(). May be
+     * NULL: the peer then waits until wsgi_run_nogil() returns. */
+    void (*response_over_nogil)(struct wsgi_io *io);
 };
 
 /* What one executor thread keeps between requests. */

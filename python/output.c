@@ -26,9 +26,9 @@ output_need_head(struct call *c)
     }
     PyErr_SetString(PyExc_AssertionError,
                     c->out.called
-                        ? "start_response() failed, and the application "
+                        ? "start_response failed, and the application "
                           "returned a body all the same"
-                        : "start_response() was not called before the first "
+                        : "start_response was not called before the first "
                           "byte of the body");
     return -1;
 }

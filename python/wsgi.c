@@ -551,6 +551,21 @@ leave_context(struct call *c)
     Py_CLEAR(c->context);
 }
 
+/* Nothing of the application can reach the connection any more: the server may
+ * let it go before the work begins. */
+static void
+run_after(struct call *c)
+{
+    const struct wsgi_io_ops *ops = c->io->ops;
+
+    if (ops->response_over_nogil != NULL) {
+        Py_BEGIN_ALLOW_THREADS ops->response_over_nogil(c->io);
+        Py_END_ALLOW_THREADS
+    }
+    c->outcome->had_after_work = true;
+    call_run_after(c);
+}
+
 /* What was sent, in the words of the server. */
 static void
 conclude(struct call *c)
@@ -653,8 +668,7 @@ wsgi_run_nogil(struct wsgi_thread *t, struct request *request,
     }
     cut(&c);
     if (c.after != NULL) {
-        ret->had_after_work = true;
-        call_run_after(&c);
+        run_after(&c);
     }
     leave_context(&c);
     interp_release();

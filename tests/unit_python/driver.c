@@ -350,6 +350,15 @@ driver_sent(PyObject *self, PyObject *ignored)
     return PyLong_FromUnsignedLongLong(running->out_bytes);
 }
 
+/* over() -> whether the server was told that the response is over. */
+static PyObject *
+driver_over(PyObject *self, PyObject *ignored)
+{
+    (void)self;
+    (void)ignored;
+    return PyLong_FromUnsignedLong(running->overs);
+}
+
 /* bench(thread, params, count) -> nanoseconds of one request. The last digit of
  * the last parameter changes each time, as REMOTE_PORT would. */
 static PyObject *
@@ -543,6 +552,7 @@ static PyMethodDef methods[] = {
     { "run", (PyCFunction)(void (*)(void))driver_run,
       METH_VARARGS | METH_KEYWORDS, NULL },
     { "sent", driver_sent, METH_NOARGS, NULL },
+    { "over", driver_over, METH_NOARGS, NULL },
     { "bench", driver_bench, METH_VARARGS, NULL },
     { "parse_app", driver_parse_app, METH_VARARGS, NULL },
     { "load_app", driver_load_app, METH_VARARGS, NULL },

@@ -167,6 +167,12 @@ connected(struct wsgi_io *io)
     return f->connected_calls < 0;
 }
 
+static void
+response_over_nogil(struct wsgi_io *io)
+{
+    of(io)->overs++;
+}
+
 static const struct wsgi_io_ops ops = {
     .body_ready = body_ready,
     .body_take = body_take,
@@ -174,6 +180,7 @@ static const struct wsgi_io_ops ops = {
     .write_nogil = write_nogil,
     .sendfile_nogil = sendfile_nogil,
     .connected = connected,
+    .response_over_nogil = response_over_nogil,
 };
 
 void

@@ -36,7 +36,7 @@ struct fake_io {
     /* Seen. */
     struct buf out;  /* owned: what was sent */
     struct buf cuts; /* owned: size_t offsets in out, one per write */
-    unsigned writes, sendfiles, reads, lasts;
+    unsigned writes, sendfiles, reads, lasts, overs;
     uint64_t file_bytes;
     bool keep_out; /* else only counted */
     uint64_t out_bytes;

@@ -218,7 +218,7 @@ class StartResponse(Case):
             return [b"ok"]
 
         self.assert_500(self.run_app(failed_first))
-        self.assert_logged("start_response() failed")
+        self.assert_logged("start_response failed")
 
     def test_E5_exc_info_replaces_everything(self):
         def app(environ, start_response):
@@ -391,7 +391,7 @@ class StartResponse(Case):
                        generator(), b"x", Closing([b"x"])):
             response = self.run_app(lambda e, s: result)
             self.assert_500(response)
-            self.assert_logged("start_response() was not called", "GET /x",
+            self.assert_logged("start_response was not called", "GET /x",
                                "testpool")
             if isinstance(result, Closing):
                 self.assertEqual(result.closed, 1)

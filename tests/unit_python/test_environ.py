@@ -139,6 +139,11 @@ class Environ(Case):
         self.assertEqual(environ["CONTENT_TYPE"], "text/x; a=b")
         self.assertNotIn("CONTENT_TYPE", self.environ_of({"CONTENT_TYPE": ""}))
 
+    def test_B7_no_body_is_that_long(self):
+        response = self.run_app(None, params={"CONTENT_LENGTH": "1" * 40})
+        self.assertEqual((response.status, response.complete), (413, True))
+        self.assert_logged("CONTENT_LENGTH", "GET /x")
+
     def test_B7_length_changes_on_one_thread(self):
         seen = []
 
