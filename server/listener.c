@@ -555,6 +555,26 @@ listener_inherit(int fd, struct listener *ret, char *why, size_t size)
     return 0;
 }
 
+int
+listener_adopt(int fd, const char *path, const char *text, struct listener *ret)
+{
+    struct stat st;
+    char why[256];
+
+    if (listener_inherit(fd, ret, why, sizeof(why)) != 0) {
+        return -1;
+    }
+    snprintf(ret->text, sizeof(ret->text), "%s", text);
+    if (path != NULL && stat(path, &st) == 0 &&
+        strlen(path) < sizeof(ret->path)) {
+        memcpy(ret->path, path, strlen(path) + 1);
+        ret->dev = st.st_dev;
+        ret->ino = st.st_ino;
+        ret->inherited = false;
+    }
+    return 0;
+}
+
 /* How many sockets the service manager passed to this very process, 0 none. */
 static int
 systemd_count(void)

@@ -120,6 +120,15 @@ listener_set_close(struct listener_set *set, const struct listener_set *keep)
     set->count = 0;
 }
 
+void
+listener_set_disown(struct listener_set *set)
+{
+    for (unsigned i = 0; i < set->count; i++) {
+        set->item[i].inherited = true;
+        set->item[i].path[0] = '\0';
+    }
+}
+
 char *
 listener_set_format(const struct listener_set *set, char *out, size_t size)
 {

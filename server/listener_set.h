@@ -26,6 +26,9 @@ int listener_set_open(struct listener_set *set, const struct pool_settings *s,
 /* Only descriptor 0, inherited from whoever started us. 0 or -1. */
 int listener_set_inherit(struct listener_set *set, char *why, size_t size);
 
+/* Leave the paths alone: somebody else listens on these sockets now. */
+void listener_set_disown(struct listener_set *set);
+
 /* Close those of set that keep (or NULL) has not. */
 void listener_set_close(struct listener_set *set,
                         const struct listener_set *keep);

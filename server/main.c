@@ -20,6 +20,7 @@
 #include "server/manager.h"
 #include "server/program.h"
 #include "server/request_client.h"
+#include "server/upgrade.h"
 #include "server/venv.h"
 
 enum { SERVE, RUN, CHECK };
@@ -180,6 +181,7 @@ serve(struct pool_settings *s, const struct command *c)
     struct config config;
     int code;
 
+    upgrade_receive();
     close_leaked(c->inherited);
     if (config_of_pool(s, &config) != 0) {
         fprintf(stderr, "forebay: out of memory\n");
@@ -242,6 +244,7 @@ main(int argc, char **argv)
     const char *command = argc > 1 ? argv[1] : "";
     sigset_t none;
 
+    upgrade_remember(argv);
     open_standard_streams();
     /* What the parent blocked stays blocked through exec; not here. */
     sigemptyset(&none);

@@ -16,7 +16,9 @@
 
 #include "server/log.h"
 #include "server/log_relay.h"
+#include "server/notify.h"
 #include "server/pool.h"
+#include "server/upgrade.h"
 
 /* After the workers were killed: until the templates are killed as well. */
 enum { KILL_GRACE_MS = 5000, LOG_FLUSH_MS = 1000 };
@@ -28,10 +30,13 @@ struct manager {
     const char *file; /* of the configuration, or NULL */
     bool inherited;
     bool stopping;
-    bool hurried; /* a second order to stop came, or the deadline */
-    bool started; /* every pool of the first start has served */
+    bool handed_over;   /* to a new manager */
+    unsigned reloading; /* reloads that have not ended */
+    bool hurried;       /* a second order to stop came, or the deadline */
+    bool started;       /* every pool of the first start has served */
     int exit_code;
     uv_timer_t deadline; /* of the stop */
+    uv_timer_t watchdog; /* systemd's */
     uv_signal_t signal[12];
     unsigned signals;
 };
@@ -83,6 +88,7 @@ stop(struct manager *m, int code, const char *why)
     if (!m->stopping) {
         m->stopping = true;
         m->exit_code = code;
+        notify("STOPPING=1");
         log_info("%s: stopping; requests in flight have %llu s", why,
                  (unsigned long long)longest_grace(m) / 1000);
         uv_timer_start(&m->deadline, on_stop_deadline, longest_grace(m), 0);
@@ -120,6 +126,8 @@ on_serving(struct pool *p, void *ctx)
 
     if (!m->started && all_served(m)) {
         m->started = true;
+        upgrade_complete();
+        notify("READY=1\nMAINPID=%d", (int)getpid());
     }
 }
 
@@ -215,6 +223,19 @@ is_configured(const struct config *c, const char *name)
     return false;
 }
 
+/* systemd hears of the end of a reload when all its pools have ended theirs. */
+static void
+on_reloaded(struct pool *p, const char *why, void *ctx)
+{
+    struct manager *m = ctx;
+    (void)p;
+    (void)why;
+
+    if (--m->reloading == 0 && !m->stopping) {
+        notify("READY=1");
+    }
+}
+
 /* Pools that the file no longer names end; the others reload; new ones start.
  */
 static void
@@ -234,7 +255,8 @@ apply(struct manager *m, struct config *c)
         struct pool *p = find_pool(m, c->pool[i]->name);
 
         if (p != NULL) {
-            pool_reload(p, c->pool[i], NULL, NULL);
+            m->reloading++;
+            pool_reload(p, c->pool[i], on_reloaded, m);
         } else if (add_pool(m, c->pool[i], &p) == 0) {
             pool_start(p);
         }
@@ -252,19 +274,70 @@ reload(struct manager *m)
     if (m->stopping) {
         return;
     }
+    notify_reloading();
+    m->reloading++;
     if (m->file == NULL) {
         for (struct pool *p = m->pools; p != NULL; p = p->following) {
-            pool_reload(p, NULL, NULL, NULL);
+            m->reloading++;
+            pool_reload(p, NULL, on_reloaded, m);
         }
-        return;
-    }
-    if (config_read(m->file, &c, &error) != 0) {
+    } else if (config_read(m->file, &c, &error) == 0) {
+        apply(m, &c);
+        config_release(&c);
+    } else {
         log_error("reload refused: %s:%u: %s; everything serves on as it was",
                   error.file, error.line, error.text);
+    }
+    on_reloaded(NULL, NULL, m);
+}
+
+/* -- upgrade ----------------------------------------------------------------
+ */
+
+static void
+on_upgraded(bool ok, void *ctx)
+{
+    struct manager *m = ctx;
+    struct pool *next;
+
+    if (!ok || m->stopping) {
         return;
     }
-    apply(m, &c);
-    config_release(&c);
+    m->handed_over = true;
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        p->handed_over = true;
+    }
+    m->stopping = true;
+    log_info("upgrade: the new manager serves; this one finishes what it has");
+    uv_timer_start(&m->deadline, on_stop_deadline, longest_grace(m), 0);
+    for (struct pool *p = m->pools; p != NULL; p = next) {
+        next = p->following;
+        pool_hand_over(p);
+    }
+}
+
+static void
+upgrade(struct manager *m)
+{
+    char why[512];
+
+    if (m->stopping || m->inherited) {
+        return;
+    }
+    if (upgrade_start(&m->loop, m->pools, on_upgraded, m, why, sizeof(why)) !=
+        0) {
+        log_error("upgrade: %s", why);
+    }
+}
+
+static void
+scale_all(struct manager *m, int by)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->state == POOL_SERVING) {
+            pool_scale_by(p, by);
+        }
+    }
 }
 
 /* -- signals ----------------------------------------------------------------
@@ -322,6 +395,15 @@ on_signal(uv_signal_t *handle, int signo)
             stop(m, MANAGER_EXIT_OK, "SIGUSR1");
         }
         break;
+    case SIGUSR2:
+        upgrade(m);
+        break;
+    case SIGTTIN:
+        scale_all(m, 1);
+        break;
+    case SIGTTOU:
+        scale_all(m, -1);
+        break;
     case SIGCHLD:
         reap_strangers(m);
         break;
@@ -370,6 +452,13 @@ follow_parent(void)
     if (getsid(0) != getpid()) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
     }
+}
+
+static void
+on_watchdog(uv_timer_t *timer)
+{
+    (void)timer;
+    notify("WATCHDOG=1");
 }
 
 static void
@@ -430,6 +519,12 @@ manager_run(struct config *c, const char *file, bool inherited)
     }
     uv_timer_init(&m->loop, &m->deadline);
     m->deadline.data = m;
+    uv_timer_init(&m->loop, &m->watchdog);
+    if (notify_watchdog_ms() > 0) {
+        uv_timer_start(&m->watchdog, on_watchdog, notify_watchdog_ms(),
+                       notify_watchdog_ms());
+        uv_unref((uv_handle_t *)&m->watchdog);
+    }
     log_relay_start(&m->loop);
     code = serve(m, c);
     log_relay_finish(LOG_FLUSH_MS);

@@ -14,6 +14,7 @@
 #include "server/log.h"
 #include "server/manager.h"
 #include "server/privileges.h"
+#include "server/upgrade.h"
 
 static const char *
 name(const struct pool *p)
@@ -60,8 +61,9 @@ on_kill(uv_timer_t *timer)
 static void
 retire(struct pool *p, struct generation *g)
 {
-    generation_stop(g, p->state == POOL_SERVING && p->current != NULL &&
-                           p->current != g);
+    generation_stop(g,
+                    p->handed_over || (p->state == POOL_SERVING &&
+                                       p->current != NULL && p->current != g));
     uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout, 0);
 }
 
@@ -333,6 +335,33 @@ pool_stop(struct pool *p)
 }
 
 void
+pool_hand_over(struct pool *p)
+{
+    p->handed_over = true;
+    listener_set_disown(&p->listeners);
+    pool_stop(p);
+}
+
+void
+pool_scale_by(struct pool *p, int by)
+{
+    char why[256];
+    unsigned now;
+
+    if (p->current == NULL) {
+        return;
+    }
+    now = generation_count(p->current, SLOT_READY) +
+          generation_count(p->current, SLOT_STARTING);
+    if ((int)now + by < 1 ||
+        generation_scale(p->current, (unsigned)((int)now + by), why,
+                         sizeof(why)) != 0) {
+        log_warnx("pool %s: the number of workers stays %u: %s", name(p), now,
+                  (int)now + by < 1 ? "one is the least" : why);
+    }
+}
+
+void
 pool_kill(struct pool *p, bool templates)
 {
     for (struct generation *g = p->all; g != NULL; g = g->next) {
@@ -457,12 +486,13 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
         privileges_lookup(s->user, s->group, &user, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;
     }
-    rc = channel_pair(p->queue);
+    rc = upgrade_queue(s->name, p->queue) ? 0 : channel_pair(p->queue);
     if (rc < 0) {
         snprintf(why, size, "hand-over queue: %s", strerror(-rc));
         return MANAGER_EXIT_FAILED;
     }
     rc = inherited ? listener_set_inherit(&p->listeners, why, size)
-                   : listener_set_open(&p->listeners, s, NULL, why, size);
+                   : listener_set_open(&p->listeners, s, upgrade_listeners(),
+                                       why, size);
     return rc == 0 ? 0 : MANAGER_EXIT_UNAVAILABLE;
 }

@@ -75,6 +75,7 @@ struct pool {
     struct pool_settings *again_settings; /* with these, owned, or NULL */
     struct pool_waiter *waiters;
     unsigned long reloads;
+    bool handed_over; /* a new manager has its sockets and its queue */
 
     struct pool *following; /* the manager's list */
 };
@@ -99,6 +100,13 @@ void pool_reload(struct pool *p, struct pool_settings *s, pool_reloaded done,
 /* Workers finish what they have and end; new connections are refused, those in
  * the backlog still served. */
 void pool_stop(struct pool *p);
+
+/* The same when a new manager serves on the same sockets and takes the kept
+ * connections. */
+void pool_hand_over(struct pool *p);
+
+/* One worker more or less, where the number is fixed. */
+void pool_scale_by(struct pool *p, int by);
 
 /* Kill what is left; the second time the templates as well. */
 void pool_kill(struct pool *p, bool templates);

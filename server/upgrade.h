@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Replacing the running binary (SIGUSR2): the manager executes itself again
+ * with its listening sockets and hand-over queues; when the pools of the new
+ * one serve it says so, and the old one stops gracefully. A new one that ends
+ * before that changes nothing.
+ *
+ * Manager only.
+ */
+#ifndef FOREBAY_SERVER_UPGRADE_H
+#define FOREBAY_SERVER_UPGRADE_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "server/pool.h"
+
+/* main(): how this process was started, to be started so again. argv must
+ * stay. */
+void upgrade_remember(char **argv);
+
+/* The new manager: take what an old one has passed, if one has. */
+void upgrade_receive(void);
+/* Its listening sockets (empty: there is no old one), and the queue of a pool:
+ * true with ret filled in, owned by the caller. */
+const struct listener_set *upgrade_listeners(void);
+bool upgrade_queue(const char *pool, int ret[2]);
+/* Tell the old one that the pools serve; what was not taken is closed. */
+void upgrade_complete(void);
+
+/* The old manager: start the new one. done is called once: ok, it serves, and
+ * this manager should stop (without removing its socket paths); else it has
+ * ended and everything is as before. 0, or -1 with a sentence in why. */
+int upgrade_start(uv_loop_t *loop, const struct pool *pools,
+                  void (*done)(bool ok, void *ctx), void *ctx, char *why,
+                  size_t size);
+
+#endif
