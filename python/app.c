@@ -311,13 +311,49 @@ need_path(const char *dir)
     return rc < 0 ? -1 : 0;
 }
 
+/* No code but importlib's own has run: whatever is missing was not asked for by
+ * the application. */
+static bool
+is_from_importlib(PyObject *exception)
+{
+    PyObject *traceback = PyException_GetTraceback(exception);
+    bool only = true;
+
+    while (only && traceback != NULL) {
+        PyObject *frame = PyObject_GetAttrString(traceback, "tb_frame");
+        PyObject *next = PyObject_GetAttrString(traceback, "tb_next");
+        PyObject *code = NULL, *file = NULL;
+        const char *text = NULL;
+
+        if (frame != NULL) {
+            code = PyObject_GetAttrString(frame, "f_code");
+        }
+        if (code != NULL) {
+            file = PyObject_GetAttrString(code, "co_filename");
+        }
+        if (file != NULL && PyUnicode_Check(file)) {
+            text = PyUnicode_AsUTF8(file);
+        }
+        only = text != NULL && strncmp(text, "<frozen importlib", 17) == 0;
+        Py_XDECREF(frame);
+        Py_XDECREF(code);
+        Py_XDECREF(file);
+        Py_DECREF(traceback);
+        traceback = next;
+        if (traceback == Py_None) {
+            Py_CLEAR(traceback);
+        }
+    }
+    Py_XDECREF(traceback);
+    return only;
+}
+
 /* The module, or one of the packages it is in, is what could not be found (and
- * not something that it imports): the name of the exception says so, and no
- * Python code of the application has run. */
+ * not something that it imports). */
 static bool
 is_not_found(const char *module)
 {
-    PyObject *exception, *name = NULL, *traceback;
+    PyObject *exception, *name = NULL;
     const char *text = NULL;
     bool found = false;
 
@@ -325,19 +361,17 @@ is_not_found(const char *module)
         return false;
     }
     exception = py_take_exception();
-    traceback = PyException_GetTraceback(exception);
     name = PyObject_GetAttrString(exception, "name");
     if (name != NULL && PyUnicode_Check(name)) {
         text = PyUnicode_AsUTF8(name);
     }
-    if (text != NULL && traceback == NULL) {
+    if (text != NULL && is_from_importlib(exception)) {
         size_t len = strlen(text);
 
         found = strncmp(text, module, len) == 0 &&
                 (module[len] == '\0' || module[len] == '.');
     }
     PyErr_Clear();
-    Py_XDECREF(traceback);
     Py_XDECREF(name);
     py_set_exception(exception);
     return found;
