@@ -30,8 +30,9 @@ enum {
 struct conn {
     int fd; /* -1: none */
     bool slow;
-    bool kept; /* has answered a request before this one */
-    bool busy; /* a request is under way */
+    bool kept;    /* has answered a request before this one */
+    bool busy;    /* a request is under way */
+    bool watched; /* is in the epoll set */
     bool waits_to_write;
     size_t sent;
     uint64_t started_ns;
@@ -109,7 +110,7 @@ drop(struct conn *c)
         close(c->fd);
         c->fd = -1;
     }
-    c->kept = false;
+    c->kept = c->watched = false;
 }
 
 static void
@@ -173,12 +174,19 @@ end_request(struct run *r, struct conn *c, enum load_result result)
     }
 }
 
+/* Have the epoll set tell when the answer comes, or also when more of the
+ * request can be sent. */
 static int
-watch(struct run *r, struct conn *c, int op, bool write)
+watch(struct run *r, struct conn *c, bool write)
 {
     struct epoll_event e = { .events = EPOLLIN | (write ? EPOLLOUT : 0u),
                              .data.ptr = c };
+    int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
+    if (c->watched && c->waits_to_write == write) {
+        return 0;
+    }
+    c->watched = true;
     c->waits_to_write = write;
     return epoll_ctl(r->epoll_fd, op, c->fd, &e);
 }
@@ -224,34 +232,31 @@ try_again(struct run *r, struct conn *c)
     return true;
 }
 
-/* Send what is left of the request, as far as it goes. */
+/* Send what is left of the request, as far as it goes, at once: a server that
+ * is woken by the connection should find it there. */
 static void
 send_request(struct run *r, struct conn *c)
 {
     const struct buf *bytes = &c->request->bytes;
+    bool full = false;
     ssize_t n;
 
-    while (c->sent < bytes->len) {
+    while (c->sent < bytes->len && !full) {
         n = send(c->fd, bytes->data + c->sent, bytes->len - c->sent,
                  MSG_NOSIGNAL);
-        if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) {
-            if (!c->waits_to_write) {
-                watch(r, c, EPOLL_CTL_MOD, true);
-            }
+        if (n > 0) {
+            c->sent += (size_t)n;
+        } else if (errno == EAGAIN || errno == ENOTCONN) {
+            full = true;
+        } else if (errno == EPIPE && try_again(r, c)) {
             return;
-        }
-        if (n < 0 && errno == EPIPE && c->kept && try_again(r, c)) {
-            return;
-        }
-        if (n < 0) {
+        } else {
             /* It may have answered before it closed: read that. */
             c->sent = bytes->len;
-            break;
         }
-        c->sent += (size_t)n;
     }
-    if (c->waits_to_write) {
-        watch(r, c, EPOLL_CTL_MOD, false);
+    if (watch(r, c, full) < 0) {
+        end_request(r, c, LOAD_CONNECT);
     }
 }
 
@@ -268,9 +273,6 @@ begin_request(struct run *r, struct conn *c)
     c->started_ns = now_ns();
     if (c->fd < 0) {
         result = open_conn(r, c);
-        if (result == LOAD_OK && watch(r, c, EPOLL_CTL_ADD, false) < 0) {
-            result = LOAD_CONNECT;
-        }
     }
     if (result != LOAD_OK) {
         end_request(r, c, result);
