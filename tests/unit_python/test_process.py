@@ -158,10 +158,9 @@ class Start(Folder):
 
     def test_R27_order_of_the_end(self):
         done = self.run_driver(
-            "import atexit, threading, time\n"
-            "release = threading.Event()\n"
+            "import atexit, threading\n"
             "def work():\n"
-            "    release.wait()\n"
+            "    threading.main_thread().join()\n"
             "    print('thread', flush=True)\n"
             "def daemon():\n"
             "    threading.Event().wait()\n"
@@ -169,12 +168,8 @@ class Start(Folder):
             "    print('atexit')\n"
             "    raise ValueError('in atexit')\n"
             "atexit.register(last)\n"
-            "t = threading.Thread(target=work)\n"
-            "t.start()\n"
+            "threading.Thread(target=work).start()\n"
             "threading.Thread(target=daemon, daemon=True).start()\n"
-            "import builtins\n"
-            "builtins.keep = release\n"
-            "threading.Timer(0, release.set).start()\n"
             "print('main')")
         self.assertEqual(done.stdout, b"main\nthread\natexit\n")
 
