@@ -60,7 +60,9 @@ def test_import_error_ends_the_start(fails, epoll_shape, preload):
     assert code > 0
     errors = [x for x in log.splitlines() if srv.is_error(x)]
     assert any("cannot_import" in x for x in errors), log
-    assert log.count("Traceback (most recent call last)") == 1
+    # Once; without preload each of the two workers may have come so far.
+    assert 1 <= log.count("Traceback (most recent call last)") <= (
+        2 if preload == "off" else 1)
     assert "ZeroDivisionError" in log
     assert any("cannot start" in x for x in errors)
 
@@ -270,11 +272,11 @@ def test_graceful_stop_finishes_what_runs(own, number):
         peer.until(b"first")
         server.process.send_signal(number)
         server.log.wait("stopping")
-        assert idle.wait_closed() and kept.wait_closed()
         assert server.running()
         peer.send(fcgi.stream(fcgi.STDIN, b"go"))
         peer.until(b"second")
         assert peer.answer().complete
+        assert idle.wait_closed() and kept.wait_closed()
     assert server.wait_exit() == 0
 
 
@@ -542,18 +544,26 @@ def test_standard_streams_closed_at_start(folder):
             process.wait()
 
 
-def test_leaked_descriptors_are_closed(own, folder):
+def test_leaked_descriptors_are_closed(serve, folder):
     """mod_fcgid and h2o leave pipes open: neither we nor the application's
     children keep them."""
     r, w = os.pipe()
     os.set_inheritable(w, True)
     try:
-        server = own(popen={"close_fds": False})
-        os.close(w)
-        w = -1
-        assert hello(server)
-        os.set_blocking(r, False)
-        assert os.read(r, 1) == b""     # nobody holds the other end
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(os.path.join(folder, "zero"))
+            s.listen(100)
+            server = serve(os.path.join(CHECKLIST, "app.py"), command="run",
+                           stdin=s, listen=None, socket_mode=None,
+                           address=s.getsockname(), cwd=CHECKLIST,
+                           popen={"close_fds": False})
+            os.close(w)
+            w = -1
+            assert hello(server)
+            os.set_blocking(r, False)
+            assert os.read(r, 1) == b""     # nobody holds the other end
+            server.address = None
+            server.stop()
     finally:
         os.close(r)
         if w >= 0:
@@ -582,7 +592,7 @@ def test_chdir_umask(own, folder):
 @pytest.mark.parametrize("mode, threads", [("threaded", 2), ("threaded", 8)])
 def test_threads_really_run_at_once(serve, mode, threads):
     server = serve("app:application", chdir=CHECKLIST, mode=mode, workers=1,
-                   threads=threads)
+                   threads=threads, body_buffer=0)
     peers = [server.peer() for _ in range(threads)]
     try:
         for peer in peers:
@@ -601,7 +611,8 @@ def test_threads_really_run_at_once(serve, mode, threads):
 
 
 def test_prefork_workers_really_run_at_once(serve):
-    server = serve("app:application", chdir=CHECKLIST, workers=4)
+    server = serve("app:application", chdir=CHECKLIST, workers=4,
+                   body_buffer=0)
     peers = [server.peer() for _ in range(4)]
     try:
         for peer in peers:

@@ -102,7 +102,7 @@ def test_R005_answer_before_the_body_was_read(serve, epoll_shape):
 def test_R006_unread_body_on_a_kept_connection(wire):
     # A body that looks like records.
     body = (fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
-        wire.params("pid")))) * 200
+        wire.params("pid")))) * 400
     assert len(body) > 100_000
     with wire.peer() as peer:
         for _ in range(5):

@@ -220,7 +220,7 @@ def test_R111_random_state(own, preload):
     ("package/views.py", "package.views"),
     ("package.views:make()", "package.views"),
     ("package.views:holder.app", "package.views"),
-    ("blog.wsgi", "blog"), ("single.py:application", "single")])
+    ("blog.wsgi", "blog_wsgi"), ("single.py:application", "single")])
 def test_R112_import_paths(own, tmp_path, text, name):
     """Also with a blank in the folder's name; relative imports and pickles
     work, and nothing is imported twice."""

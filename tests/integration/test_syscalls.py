@@ -13,7 +13,7 @@ import pytest
 from conftest import Shape
 from lib import fcgi
 from lib import server as srv
-from lib.wait import wait_for
+from lib.wait import holds_for, wait_for
 
 CHECKLIST = os.path.join(srv.APPS, "checklist")
 REQUESTS = 200
@@ -46,16 +46,21 @@ class Strace:
             return m and int(m.group(1)) == self.process.pid
         wait_for(attached, "strace is attached")
 
+    def size(self):
+        return os.path.getsize(self.path)
+
     def counts(self):
+        """System calls of the executor, which is the main thread. (The
+        control thread is counted by test_an_idle_worker_makes_none.)"""
         self.process.send_signal(signal.SIGINT)
         self.process.wait()
         self.process.stderr.close()
         found = {}
         with open(self.path) as f:
             for line in f:
-                m = re.match(r"\d+\s+(\w+)\(", line)
-                if m:
-                    found[m.group(1)] = found.get(m.group(1), 0) + 1
+                m = re.match(r"(\d+)\s+(\w+)\(", line)
+                if m and int(m.group(1)) == self.pid:
+                    found[m.group(2)] = found.get(m.group(2), 0) + 1
         return found
 
 
@@ -63,8 +68,7 @@ def traced(serve, tmp_path, use, **options):
     shape = Shape("prefork", "epoll")
     server = serve("app:application", chdir=CHECKLIST,
                    **shape.options(**options))
-    for _ in range(20):
-        use(server, 1)
+    use(server, 20)
     worker, = server.workers()
     strace = Strace(worker, str(tmp_path / "strace"))
     try:
@@ -97,29 +101,47 @@ def check(counts, budget):
     assert sum(left.values()) <= SLACK, "other calls: %r" % left
 
 
-def new_connections(server, count):
-    params = fcgi.params_for("/", extra={"TEST_CASE": "hello"})
-    for _ in range(count):
-        assert fcgi.request(server.address, params).text == "hello"
+HELLO = fcgi.params_for("/", extra={"TEST_CASE": "hello"})
+
+
+def waiting_connections(server, count, data, answer):
+    """Connections whose request is already there when they are accepted: the
+    only worker is busy until all of them have been sent."""
+    peers = []
+    with server.peer() as busy:
+        busy.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
+            fcgi.params_for("/", "POST", body=b"go",
+                            extra={"TEST_CASE": "G6"}))))
+        busy.until(b"first")
+        for _ in range(count):
+            peers.append(server.peer())
+            peers[-1].send(data)
+        busy.send(fcgi.stream(fcgi.STDIN, b"go"))
+        busy.until(b"second")
+        assert busy.answer().complete
+        for peer in peers:
+            assert answer(peer).text == "hello"
+            peer.close()
+
+
+def fcgi_connections(server, count):
+    waiting_connections(server, count, fcgi.encode(HELLO), fcgi.Peer.answer)
+
+
+def scgi_connections(server, count):
+    waiting_connections(server, count, fcgi.scgi(HELLO),
+                        fcgi.Peer.scgi_answer)
 
 
 def kept_connection(server, count):
-    request = fcgi.encode(fcgi.params_for(
-        "/", extra={"TEST_CASE": "hello"}), flags=fcgi.KEEP_CONN)
+    request = fcgi.encode(HELLO, flags=fcgi.KEEP_CONN)
     with server.peer() as peer:
         for _ in range(count):
             peer.send(request)
             assert peer.answer(keep=True).text == "hello"
 
 
-def scgi_connections(server, count):
-    params = fcgi.params_for("/", extra={"TEST_CASE": "hello"})
-    for _ in range(count):
-        assert fcgi.request(server.address, params,
-                            protocol="scgi").text == "hello"
-
-
-@pytest.mark.parametrize("use", [new_connections, scgi_connections])
+@pytest.mark.parametrize("use", [fcgi_connections, scgi_connections])
 def test_new_connection(serve, tmp_path, use):
     counts = traced(serve, tmp_path, use)
     check(counts, [(("epoll_wait", "epoll_pwait"), 1),
@@ -134,8 +156,26 @@ def test_kept_connection(serve, tmp_path):
 
 
 def test_an_idle_worker_makes_none(serve, tmp_path):
-    from lib.wait import holds_for
-    counts = traced(serve, tmp_path,
-                    lambda server, count: holds_for(
-                        lambda: True, 0.5 if count > 1 else 0, ""))
-    assert sum(counts.values()) <= 2, counts
+    """No thread of it does anything, with connections open, once it has come
+    to rest."""
+    shape = Shape("prefork", "epoll")
+    server = serve("app:application", chdir=CHECKLIST, **shape.options())
+    with server.peer() as kept, server.peer() as silent:
+        kept.send(fcgi.encode(HELLO, flags=fcgi.KEEP_CONN))
+        assert kept.answer(keep=True).text == "hello"
+        silent.send(b"\1")
+        worker, = server.workers()
+        strace = Strace(worker, str(tmp_path / "strace"))
+        try:
+            strace.wait_attached()
+
+            def rests():
+                size = strace.size()
+                try:
+                    holds_for(lambda: strace.size() == size, 0.5, "")
+                except AssertionError:
+                    return False
+                return True
+            wait_for(rests, "no system call in half a second")
+        finally:
+            strace.counts()

@@ -22,9 +22,8 @@ elif WHAT == "socket":
 elif WHAT == "file":
     left = tempfile.NamedTemporaryFile("w")
 elif WHAT == "child":
-    left = subprocess.Popen(["sleep", "1000"])
-    import atexit
-    atexit.register(left.kill)
+    # Ends by itself when nobody holds the other end of its input.
+    left = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
 
 
 def note(name, line):

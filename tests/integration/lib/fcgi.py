@@ -223,6 +223,18 @@ class Peer:
     def half_close(self):
         self.sock.shutdown(socket.SHUT_WR)
 
+    def _poll(self, read, write, seconds):
+        """(readable, writable); poll, since descriptors may be above 1023."""
+        poll = select.poll()
+        poll.register(self.sock, (select.POLLIN if read else 0)
+                      | (select.POLLOUT if write else 0))
+        events = 0
+        for _, events in poll.poll(max(0, seconds) * 1000):
+            pass
+        gone = events & (select.POLLERR | select.POLLHUP)
+        return (read and bool(events & select.POLLIN or gone),
+                write and bool(events & select.POLLOUT or gone))
+
     def _read(self):
         try:
             data = self.sock.recv(1 << 18)
@@ -244,9 +256,8 @@ class Peer:
         self.sock.setblocking(False)
         try:
             while sent < len(view):
-                want = [self.sock] if receive and self.closed is None else []
-                r, w, _ = select.select(want, [self.sock], [],
-                                        max(0, end - time.monotonic()))
+                r, w = self._poll(receive and self.closed is None, True,
+                                  end - time.monotonic())
                 if not r and not w:
                     raise AssertionError("the server takes no more bytes: %d "
                                          "of %d sent" % (sent, len(view)))
@@ -296,7 +307,7 @@ class Peer:
             return False
         self.sock.setblocking(False)
         try:
-            while select.select([self.sock], [], [], 0)[0]:
+            while self._poll(True, False, 0)[0]:
                 self._read()
                 if self.closed is not None:
                     return False

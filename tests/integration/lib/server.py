@@ -224,12 +224,13 @@ class Forebay:
         return found[0]
 
     def workers(self):
-        """Pids of the workers: children of the template that run the same
-        program and not something the application started."""
+        """Pids of the workers: children of the template by their name, not
+        something that the application started."""
         found = []
         for template in proc.children(self.pid):
             found += [p for p in proc.children(template)
-                      if proc.alive(p) and proc.comm(p).startswith("forebay")]
+                      if proc.alive(p)
+                      and proc.cmdline(p).startswith("forebay: worker")]
         return sorted(found)
 
     def wait_workers(self, count, without=()):
