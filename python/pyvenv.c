@@ -168,6 +168,18 @@ check_version(const char *dir, const struct pyvenv_config *config, int major,
     return 0;
 }
 
+/* dir holds the file of path, whose symbolic links were followed. */
+static bool
+is_in_folder(const char *dir, const char *path)
+{
+    char found[PATH_MAX], name[2 * PATH_MAX];
+    const char *base = strrchr(path, '/');
+
+    snprintf(name, sizeof(name), "%.*s%.*s", PATH_MAX - 1, dir, PATH_MAX - 1,
+             base != NULL ? base : path);
+    return realpath(name, found) != NULL && strcmp(found, path) == 0;
+}
+
 /* Its home holds the python that this program was built with. */
 static int
 check_home(const char *dir, const struct pyvenv_config *config, int major,
@@ -182,15 +194,18 @@ check_home(const char *dir, const struct pyvenv_config *config, int major,
                  dir);
         return -1;
     }
+    if (realpath(base, ours) == NULL) {
+        snprintf(ours, sizeof(ours), "%s", base);
+    }
+    if (is_in_folder(config->home, ours)) {
+        return 0;
+    }
     if (!find_python(config->home, major, minor, found)) {
         snprintf(why, size,
                  "virtualenv %s was made from a Python in %s, which is not "
                  "there (any more); make it anew",
                  dir, config->home);
         return -1;
-    }
-    if (realpath(base, ours) == NULL) {
-        snprintf(ours, sizeof(ours), "%s", base);
     }
     if (strcmp(found, ours) != 0) {
         snprintf(why, size,
