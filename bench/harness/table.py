@@ -49,7 +49,7 @@ def print_rows(title, rows, out):
     columns = [c for c in COLUMNS
                if any(row.get(c[1]) for row in rows) or c[1] == "failed"
                and "failed" in rows[0]]
-    if not any(row.get("front_us") for row in rows):
+    if not (reference and reference.get("front_us")):
         columns = [c for c in columns if c[1] != "both_us"]
     for heading, _, form, with_ratio in columns:
         if form:

@@ -177,25 +177,30 @@ def picture(setup, requests):
     return page(setup, "picture", PICTURE, (None, 0.70), requests, clients=4)
 
 
-@workload("accel", "313 KB by X-Accel-Redirect behind nginx", 8000)
+@workload("accel", "313 KB by X-Accel-Redirect", 8000)
 def accel(setup, requests):
-    """The server's own cost against that of uWSGI's file_wrapper."""
-    options = ["-c", 4, "--keep", "--protocol", "http", *PICTURE]
+    """The server's own cost against that of its sending the file itself."""
+    redirect = ["--uri", "/accel"]
+    http = ["-c", 4, "--keep", "--protocol", "http", *PICTURE]
     with started(servers.forebay("forebay", setup, "picture"),
                  servers.uwsgi("uwsgi", setup, "picture")) as (ours, theirs):
         front = servers.nginx("nginx", setup, {
             "kept": (ours, True), "uwsgi": (theirs, False)})
         with started(front):
             return compare(setup, [
+                direct("forebay, redirect, kept", ours,
+                       redirect + ["--check-length", 0], keep=True,
+                       bars={"cpu_us": (None, 0.10)}),
+                direct("uWSGI fastcgi, file_wrapper", theirs, PICTURE,
+                       clients=4, reference=True),
                 Contender("nginx (kept) + forebay, redirect", ours,
-                          front.sockets["kept"], options + ["--uri", "/accel"],
-                          front=front, bars={"cpu_us": (None, 0.10)}),
+                          front.sockets["kept"], http + redirect,
+                          front=front),
                 Contender("nginx + uWSGI, redirect", theirs,
-                          front.sockets["uwsgi"],
-                          options + ["--uri", "/accel"], front=front),
+                          front.sockets["uwsgi"], http + redirect,
+                          front=front),
                 Contender("nginx + uWSGI, file_wrapper", theirs,
-                          front.sockets["uwsgi"], options, front=front,
-                          reference=True),
+                          front.sockets["uwsgi"], http, front=front),
             ], requests)
 
 
