@@ -397,6 +397,140 @@ driver_bench(PyObject *self, PyObject *args)
                               (double)count);
 }
 
+/* -- several executor threads ------------------------------------------------
+ */
+
+struct executor {
+    pthread_t thread;
+    PyObject *app; /* borrowed */
+    int number, requests;
+    struct buf out; /* length and bytes of each response */
+    int failed;
+};
+
+static void
+add_text_param(struct request *r, const char *name, const char *value)
+{
+    uint32_t at = (uint32_t)r->params.len;
+    uint32_t name_len = (uint32_t)strlen(name);
+
+    buf_append_str(&r->params, name);
+    buf_append_str(&r->params, value);
+    request_add_param(r, &limits, at, name_len, at + name_len,
+                      (uint32_t)strlen(value));
+}
+
+static void
+execute_one(struct executor *x, struct wsgi_thread *t, int i)
+{
+    struct wsgi_outcome outcome;
+    struct request request;
+    struct fake_io f;
+    char who[64];
+
+    request_init(&request, &limits);
+    fake_io_init(&f);
+    snprintf(who, sizeof(who), "%d-%d", x->number, i);
+    add_text_param(&request, "REQUEST_METHOD", "GET");
+    add_text_param(&request, "PATH_INFO", "/");
+    add_text_param(&request, "WHO", who);
+    request_end_params(&request, &limits);
+    f.ready = who;
+    f.ready_len = strlen(who);
+    wsgi_run_nogil(t, &request, &f.io, &outcome);
+    x->failed += !outcome.complete;
+    buf_append(&x->out, &f.out.len, sizeof(f.out.len));
+    buf_append(&x->out, f.out.data, f.out.len);
+    request_release(&request);
+    fake_io_release(&f);
+}
+
+static void *
+execute(void *arg)
+{
+    struct executor *x = arg;
+    struct wsgi_thread *t;
+
+    if (interp_thread_attach_nogil() != 0) {
+        x->failed = 1;
+        return NULL;
+    }
+    t = wsgi_thread_new(x->app);
+    interp_release();
+    for (int i = 0; i < x->requests && t != NULL; i++) {
+        execute_one(x, t, i);
+    }
+    interp_acquire_nogil();
+    x->failed += t == NULL;
+    wsgi_thread_free(t);
+    interp_release();
+    return NULL;
+}
+
+static int
+add_responses(PyObject *list, const struct executor *x)
+{
+    const char *p = x->out.data, *end = p + x->out.len;
+
+    while (p < end) {
+        PyObject *item;
+        size_t len;
+        int rc;
+
+        memcpy(&len, p, sizeof(len));
+        p += sizeof(len);
+        item = Py_BuildValue("(iy#)", x->number, p, (Py_ssize_t)len);
+        p += len;
+        rc = item != NULL ? PyList_Append(list, item) : -1;
+        Py_XDECREF(item);
+        if (rc < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* threaded(app, threads, requests) -> [(thread, response)]: run WHO=thread-n on
+ * executor threads at once. */
+static PyObject *
+driver_threaded(PyObject *self, PyObject *args)
+{
+    PyObject *app, *list = NULL;
+    struct executor x[32];
+    int threads, requests, failed = 0;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Oii", &app, &threads, &requests) ||
+        threads > 32) {
+        return NULL;
+    }
+    memset(x, 0, sizeof(x));
+    interp_release();
+    for (int i = 0; i < threads; i++) {
+        x[i].app = app;
+        x[i].number = i;
+        x[i].requests = requests;
+        buf_init(&x[i].out, SIZE_MAX / 2);
+        pthread_create(&x[i].thread, NULL, execute, &x[i]);
+    }
+    for (int i = 0; i < threads; i++) {
+        pthread_join(x[i].thread, NULL);
+        failed += x[i].failed;
+    }
+    interp_acquire_nogil();
+    list = PyList_New(0);
+    for (int i = 0; i < threads; i++) {
+        if (list != NULL && (failed || add_responses(list, &x[i]) < 0)) {
+            Py_CLEAR(list);
+        }
+        buf_release(&x[i].out);
+    }
+    if (failed) {
+        PyErr_Format(PyExc_RuntimeError, "%d requests failed", failed);
+    }
+    return list;
+}
+
 /* -- loading and the rest of the layer ---------------------------------------
  */
 
@@ -554,6 +688,7 @@ static PyMethodDef methods[] = {
     { "sent", driver_sent, METH_NOARGS, NULL },
     { "over", driver_over, METH_NOARGS, NULL },
     { "bench", driver_bench, METH_VARARGS, NULL },
+    { "threaded", driver_threaded, METH_VARARGS, NULL },
     { "parse_app", driver_parse_app, METH_VARARGS, NULL },
     { "load_app", driver_load_app, METH_VARARGS, NULL },
     { "unsafe_to_fork", driver_unsafe_to_fork, METH_NOARGS, NULL },

@@ -225,9 +225,9 @@ class Leaks(Case):
         before = rss()
         for _ in range(3):
             self.run_on(thread, keep=False)
-        self.assertLess(rss() - before, 16 << 20)
+        self.assertLess(rss() - before, 96 << 20)
         with tempfile.TemporaryFile() as f, contextlib.suppress(OSError):
             f.truncate(1 << 30)
             self.run_app(lambda e, s: s("200 OK", []) and
                          e["wsgi.file_wrapper"](f), keep=False)
-            self.assertLess(rss() - before, 16 << 20)
+            self.assertLess(rss() - before, 96 << 20)
