@@ -387,6 +387,8 @@ pool_has_template(const struct pool *p, int pid)
 void
 pool_close(struct pool *p)
 {
+    autoreload_stop(p->autoreload);
+    p->autoreload = NULL;
     listener_set_close(&p->next_listeners, &p->listeners);
     listener_set_close(&p->listeners, NULL);
     for (int i = 0; i < 2; i++) {
@@ -451,6 +453,15 @@ start_generation(struct pool *p, const struct pool_settings *s,
     return g;
 }
 
+static void
+on_change(const char *file, void *ctx)
+{
+    struct pool *p = ctx;
+
+    log_info("pool %s: %s has changed", name(p), file);
+    pool_reload(p, NULL, NULL, NULL);
+}
+
 void
 pool_start(struct pool *p)
 {
@@ -461,6 +472,8 @@ pool_start(struct pool *p)
     if (p->current == NULL) {
         log_error("pool %s: %s", name(p), why);
         p->events->failed(p, p->ctx);
+    } else if (p->settings->autoreload) {
+        p->autoreload = autoreload_start(p->loop, p->settings, on_change, p);
     }
 }
 

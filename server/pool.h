@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #include "conf/settings.h"
+#include "server/autoreload.h"
 #include "server/backoff.h"
 #include "server/generation.h"
 #include "server/listener_set.h"
@@ -76,6 +77,8 @@ struct pool {
     struct pool_waiter *waiters;
     unsigned long reloads;
     bool handed_over; /* a new manager has its sockets and its queue */
+
+    struct autoreload *autoreload; /* NULL: off */
 
     struct pool *following; /* the manager's list */
 };
