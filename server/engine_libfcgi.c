@@ -143,8 +143,12 @@ connected(struct wsgi_io *io)
 }
 
 static const struct wsgi_io_ops ops = {
-    body_ready,  body_take,      body_read_nogil,
-    write_nogil, sendfile_nogil, connected,
+    .body_ready = body_ready,
+    .body_take = body_take,
+    .body_read_nogil = body_read_nogil,
+    .write_nogil = write_nogil,
+    .sendfile_nogil = sendfile_nogil,
+    .connected = connected,
 };
 
 /* -- a request --------------------------------------------------------------

@@ -596,8 +596,9 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
     } else {
         rc = send_records(r, iov, count, end);
     }
-    if (rc == 0 && end) {
-        r->ended = true;
+    if (rc == 0 && last) {
+        r->complete = true;
+        r->ended = end;
     }
     return rc;
 }
@@ -695,6 +696,21 @@ connected(struct wsgi_io *io)
     return r->error == 0;
 }
 
+/* Work after the response follows, perhaps long: the peer gets the end now, and
+ * a kept connection is given up, since its next request would wait here. */
+static void
+response_over_nogil(struct wsgi_io *io)
+{
+    struct responder *r = of(io);
+
+    if (r->error == 0 && r->begun && !r->ended && r->complete &&
+        r->request->protocol == REQUEST_FCGI) {
+        r->ended = responder_end(r->x, r->c) == 0;
+    }
+    shutdown(r->c->fd, SHUT_WR);
+    scoreboard_set(r->x->score, SCORE_AFTER);
+}
+
 static const struct wsgi_io_ops ops = {
     .body_ready = body_ready,
     .body_take = body_take,
@@ -702,6 +718,7 @@ static const struct wsgi_io_ops ops = {
     .write_nogil = write_nogil,
     .sendfile_nogil = sendfile_nogil,
     .connected = connected,
+    .response_over_nogil = response_over_nogil,
 };
 
 static void

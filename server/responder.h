@@ -26,6 +26,7 @@ struct responder {
     bool discard;       /* the application is done with the body */
     bool begun;         /* bytes of a response were sent */
     bool sending;       /* within a record */
+    bool complete;      /* the last byte of the response was sent */
     bool ended;         /* END_REQUEST was sent (SCGI: all was) */
 };
 

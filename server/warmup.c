@@ -65,7 +65,12 @@ yes(struct wsgi_io *io)
 }
 
 static const struct wsgi_io_ops nowhere = {
-    no_body, take_nothing, read_nothing, drop, drop_file, yes,
+    .body_ready = no_body,
+    .body_take = take_nothing,
+    .body_read_nogil = read_nothing,
+    .write_nogil = drop,
+    .sendfile_nogil = drop_file,
+    .connected = yes,
 };
 
 static int
