@@ -22,6 +22,8 @@ struct fcgx_io {
     struct wsgi_io io;
     FCGX_Request *fcgx;
     struct request *request;
+    bool failed;   /* a write did not succeed */
+    bool finished; /* the connection has been let go */
 };
 
 static struct fcgx_io *
@@ -96,6 +98,7 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
             int piece = n < INT32_MAX ? (int)n : INT32_MAX;
 
             if (FCGX_PutStr(p, piece, out) != piece) {
+                of(io)->failed = true;
                 return -EPIPE;
             }
             p += piece;
@@ -139,7 +142,31 @@ connected(struct wsgi_io *io)
 {
     struct pollfd p = { .fd = of(io)->fcgx->ipcFd, .events = POLLRDHUP };
 
-    return poll(&p, 1, 0) == 0;
+    return !of(io)->finished && poll(&p, 1, 0) == 0;
+}
+
+/* libfcgi leaves the rest of a body for the next request to trip over. */
+static void
+drain(FCGX_Stream *in)
+{
+    char bytes[16384];
+
+    while (FCGX_GetStr(bytes, sizeof(bytes), in) > 0) {
+    }
+}
+
+/* Work after the response follows: the peer must not wait for it. */
+static void
+response_over_nogil(struct wsgi_io *io)
+{
+    FCGX_Request *f = of(io)->fcgx;
+
+    if (!of(io)->failed) {
+        drain(f->in);
+        f->keepConnection = 0;
+        FCGX_Finish_r(f);
+        of(io)->finished = true;
+    }
 }
 
 static const struct wsgi_io_ops ops = {
@@ -149,6 +176,7 @@ static const struct wsgi_io_ops ops = {
     .write_nogil = write_nogil,
     .sendfile_nogil = sendfile_nogil,
     .connected = connected,
+    .response_over_nogil = response_over_nogil,
 };
 
 /* -- a request --------------------------------------------------------------
@@ -206,16 +234,6 @@ refuse(struct executor *x, struct fcgx_io *io)
     }
 }
 
-/* libfcgi leaves the rest of a body for the next request to trip over. */
-static void
-drain(FCGX_Stream *in)
-{
-    char bytes[16384];
-
-    while (FCGX_GetStr(bytes, sizeof(bytes), in) > 0) {
-    }
-}
-
 static void
 serve(struct executor *x, struct request *q,
       const struct request_limits *limits, FCGX_Request *f)
@@ -241,13 +259,10 @@ serve(struct executor *x, struct request *q,
     /* A broken response is never ended as if it were whole. */
     if (outcome.broken || outcome.peer_gone) {
         FCGX_Free(f, 1);
-        return;
+    } else if (!io.finished) {
+        drain(f->in);
+        FCGX_Finish_r(f);
     }
-    drain(f->in);
-    if (outcome.had_after_work) {
-        f->keepConnection = 0;
-    }
-    FCGX_Finish_r(f);
 }
 
 /* -- the loop ---------------------------------------------------------------
