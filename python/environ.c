@@ -378,9 +378,6 @@ note_place(struct environ_shape *shape, enum cgi_class class, int i)
     case CGI_REQUEST_URI:
         shape->request_uri = i;
         break;
-    case CGI_QUERY_STRING:
-        shape->query_string = i;
-        break;
     case CGI_HTTPS:
         shape->https = i;
         break;
@@ -550,7 +547,7 @@ shape_fill(struct environ_cache *cache, const struct state *s,
         memset(shape->slot, 0, shape->count * sizeof(*shape->slot));
     }
     shape->method = shape->script_name = shape->path_info = -1;
-    shape->document_uri = shape->request_uri = shape->query_string = -1;
+    shape->document_uri = shape->request_uri = -1;
     shape->https = shape->scheme = -1;
     shape->path_stale = shape->scheme_stale = true;
     shape->keep = r->param_count <= ENVIRON_SHAPE_PARAMS &&
@@ -736,25 +733,6 @@ set_text(const struct environ_shape *shape, PyObject *key, struct cgi_text text)
     return rc;
 }
 
-/* A front end that sends no QUERY_STRING has it in REQUEST_URI. */
-static int
-set_query(const struct state *s, const struct environ_shape *shape)
-{
-    struct cgi_text uri = text_at(shape, shape->request_uri);
-    struct cgi_text query = { "", 0 };
-    const char *mark;
-
-    if (shape->query_string >= 0 || uri.len == 0) {
-        return 0;
-    }
-    mark = memchr(uri.data, '?', uri.len);
-    if (mark != NULL) {
-        query.data = mark + 1;
-        query.len = (size_t)(uri.data + uri.len - query.data);
-    }
-    return set_text(shape, s->name.query_string, query);
-}
-
 /* SCRIPT_NAME and PATH_INFO. 0; a status to answer because of *ret_why; -1 with
  * an exception set. */
 static int
@@ -786,8 +764,7 @@ set_path(struct environ_cache *cache, const struct state *s,
     }
     if (PyDict_SetItem(shape->dict, s->name.script_name,
                        script_name.len > 0 ? s->mount : s->empty) < 0 ||
-        set_text(shape, s->name.path_info, path_info) < 0 ||
-        set_query(s, shape) < 0) {
+        set_text(shape, s->name.path_info, path_info) < 0) {
         return -1;
     }
     shape->path_stale = false;

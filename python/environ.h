@@ -25,24 +25,24 @@ enum {
 
 /* A parameter name that was seen before. */
 struct environ_name {
-    PyObject *text;       /* owned; interned; NULL: the entry is free */
-    uint64_t request;     /* number of the request that last had it ... */
-    uint32_t index;       /* ... at this place */
+    PyObject *text;   /* owned; interned; NULL: the entry is free */
+    uint64_t request; /* number of the request that last had it ... */
+    uint32_t index;   /* ... at this place */
     uint32_t hash;
     enum cgi_class class;
 };
 
 /* What becomes of a parameter. */
 enum environ_use {
-    ENVIRON_SKIP,  /* not in environ */
-    ENVIRON_SET,   /* there under its name */
-    ENVIRON_PATH,  /* SCRIPT_NAME, PATH_INFO: go into cgi_split_path() */
+    ENVIRON_SKIP, /* not in environ */
+    ENVIRON_SET,  /* there under its name */
+    ENVIRON_PATH, /* SCRIPT_NAME, PATH_INFO: go into cgi_split_path() */
 };
 
 /* One parameter of a shape: name and last value, with their bytes. */
 struct environ_slot {
-    const char *name;     /* inside name_text */
-    const char *value;    /* inside value_text */
+    const char *name;  /* inside name_text */
+    const char *value; /* inside value_text */
     uint32_t name_len;
     uint32_t value_len;
     enum cgi_class class;
@@ -57,17 +57,17 @@ struct environ_slot {
  * values that differ and copies it. */
 struct environ_shape {
     uint64_t signature;
-    uint64_t used;        /* when: cache->clock; 0: the shape is free */
+    uint64_t used; /* when: cache->clock; 0: the shape is free */
     unsigned count;
     unsigned cap;
     struct environ_slot *slot;
     PyObject *dict;
     /* Places of parameters that others depend on, or -1. */
-    int method, script_name, path_info, document_uri, request_uri,
-        query_string, https, scheme;
-    bool path_stale;      /* an input of SCRIPT_NAME and PATH_INFO changed */
+    int method, script_name, path_info, document_uri, request_uri, https,
+        scheme;
+    bool path_stale; /* an input of SCRIPT_NAME and PATH_INFO changed */
     bool scheme_stale;
-    bool keep;            /* it may serve another request */
+    bool keep; /* it may serve another request */
 };
 
 struct environ_cache {
@@ -75,12 +75,12 @@ struct environ_cache {
     unsigned name_cap;         /* a power of two */
     unsigned name_count;
     unsigned name_limit;
-    uint64_t request;          /* counts the requests that made a shape */
-    uint64_t clock;            /* counts all requests */
+    uint64_t request; /* counts the requests that made a shape */
+    uint64_t clock;   /* counts all requests */
     unsigned template_version;
     struct environ_shape shape[ENVIRON_SHAPES + 1]; /* the last is the one in
                                                        the making */
-    struct buf scratch;        /* of cgi_split_path() */
+    struct buf scratch;                             /* of cgi_split_path() */
 };
 
 /* 0, or -1 with an exception set. */

@@ -25,7 +25,6 @@
     X(read, "read")                                                            \
     X(tell, "tell")                                                            \
     X(path_info, "PATH_INFO")                                                  \
-    X(query_string, "QUERY_STRING")                                            \
     X(script_name, "SCRIPT_NAME")                                              \
     X(role, "forebay.role")                                                    \
     X(input, "wsgi.input")                                                     \
