@@ -16,6 +16,7 @@
 #include "server/handover.h"
 #include "server/log.h"
 #include "server/lookout.h"
+#include "server/pool_page.h"
 #include "server/responder.h"
 
 /* Once our side is shut, input is dropped this long and this far (front ends
@@ -116,6 +117,8 @@ run(struct executor *x, struct connection *c)
         log_warnx("%s: answered %d, not run", request->refuse_why,
                   request->refuse_status);
         responder_answer(&r, x, c, request->refuse_status);
+    } else if (pool_page(x->worker, request, &x->scratch)) {
+        responder_send_scratch(&r, x, c);
     } else {
         responder_run(&r, x, c, &outcome);
     }

@@ -34,6 +34,7 @@ struct worker {
     unsigned listen_count;
     enum decoder_kind kind;
     struct conntable conns;
+    const struct scoreboard *board; /* of the whole generation */
     int queue_in;  /* kept connections of other workers come here; -1: none */
     int queue_out; /* and ours go there */
     int trace_fd;  /* stacks of slow threads are read here; -1: none */

@@ -742,18 +742,25 @@ responder_run(struct responder *r, struct executor *x, struct connection *c,
 }
 
 void
+responder_send_scratch(struct responder *r, struct executor *x,
+                       struct connection *c)
+{
+    struct iovec iov = { x->scratch.data, x->scratch.len };
+
+    begin(r, x, c);
+    write_nogil(&r->io, &iov, 1, true);
+}
+
+void
 responder_answer(struct responder *r, struct executor *x, struct connection *c,
                  int status)
 {
-    struct iovec iov;
-
     begin(r, x, c);
     if (response_simple(&x->scratch, status, false) != 0) {
         fail(r, -ENOMEM);
         return;
     }
-    iov = (struct iovec){ x->scratch.data, x->scratch.len };
-    write_nogil(&r->io, &iov, 1, true);
+    responder_send_scratch(r, x, c);
 }
 
 int

@@ -41,6 +41,10 @@ void responder_run(struct responder *r, struct executor *x,
 void responder_answer(struct responder *r, struct executor *x,
                       struct connection *c, int status);
 
+/* The whole answer that stands in x->scratch; as responder_run. */
+void responder_send_scratch(struct responder *r, struct executor *x,
+                            struct connection *c);
+
 /* Send END_REQUEST (FastCGI) for a request that was answered before its body
  * had ended. 0 or -errno. */
 int responder_end(struct executor *x, struct connection *c);

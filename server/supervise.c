@@ -174,36 +174,54 @@ look_at_wear(struct generation *g, unsigned i, uint64_t rss,
     }
 }
 
-/* The worker itself was to end a request that takes too long (lookout.h). When
- * that has not helped it is killed, once its other threads are done. */
+/* What a thread may take in the state it is in, in ms, and since when it is; 0:
+ * as long as it likes. The worker itself was to end a request that takes too
+ * long (overtime.h), so that gets some grace. */
+static uint64_t
+limit_of(const struct generation *g, const struct scoreboard_slot *t,
+         uint64_t *ret_since_ns, const char **ret_what)
+{
+    if (atomic_load(&t->state) == SCORE_AFTER) {
+        *ret_since_ns = atomic_load(&t->since_ns);
+        *ret_what = "work after a response runs past after_timeout";
+        return g->settings.after_timeout;
+    }
+    *ret_since_ns = atomic_load(&t->begun_ns);
+    *ret_what = "a request runs past request_timeout and request_grace";
+    return g->settings.request_timeout > 0
+               ? g->settings.request_timeout + g->settings.request_grace
+               : 0;
+}
+
+/* A worker with a thread past its limit is killed, once the others are done. */
 static void
 look_at_deadline(struct generation *g, unsigned i)
 {
     struct slot *s = &g->slot[i];
-    uint64_t limit = g->settings.request_timeout;
     uint64_t now = clock_now_ns();
     bool others = false;
 
-    if (limit == 0 || s->pid == 0) {
+    if (s->pid == 0) {
         return;
     }
-    limit = (limit + g->settings.request_grace) * NS_PER_MS;
     for (unsigned t = 0; t < g->settings.threads; t++) {
-        uint64_t begun = atomic_load(&score_of(g, i, t)->begun_ns);
+        const char *what;
+        uint64_t since;
+        uint64_t limit = limit_of(g, score_of(g, i, t), &since, &what);
 
-        if (begun == 0 || now < begun || now - begun <= limit) {
-            others = others || begun != 0;
+        if (since == 0 || limit == 0 || now < since ||
+            (now - since) / NS_PER_MS <= limit) {
+            others = others || since != 0;
             continue;
         }
         if (!s->overdue) {
             s->overdue = true;
-            log_error(
-                "pool %s: worker %d: a request runs for %" PRIu64
-                " s, past request_timeout and request_grace; the worker "
-                "is killed%s",
-                g->settings.name, s->pid, (now - begun) / 1000 / NS_PER_MS,
-                g->settings.threads > 1 ? " when its other threads are done"
-                                        : "");
+            log_error("pool %s: worker %d: %s (%" PRIu64 " s); it is killed%s",
+                      g->settings.name, s->pid, what,
+                      (now - since) / 1000 / NS_PER_MS,
+                      g->settings.threads > 1
+                          ? " when its other threads are done"
+                          : "");
             generation_retire(g, i);
         }
     }

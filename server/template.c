@@ -146,6 +146,7 @@ become_worker(void *ctx, int slot, int channel, int log_fd)
         .queue_out = t->start->queue_out,
         .listen_fd = t->start->listen_fd,
         .listen_count = t->start->listen_count,
+        .board = &t->score,
         .score = &t->score.slot[(unsigned)slot * t->settings.threads],
     };
 

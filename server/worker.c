@@ -215,6 +215,7 @@ new_worker(const struct worker_start *s)
     w->settings = p;
     w->slot = s->slot;
     w->channel = s->channel;
+    w->board = s->board;
     w->queue_in = s->queue_in;
     w->queue_out = s->queue_out;
     w->kind = kinds[p->protocol];

@@ -27,7 +27,8 @@ struct worker_start {
     int queue_in, queue_out; /* handover.h */
     const int *listen_fd;
     unsigned listen_count;
-    struct scoreboard_slot *score; /* settings->threads of them */
+    const struct scoreboard *board; /* of the whole generation */
+    struct scoreboard_slot *score;  /* settings->threads of them */
 };
 
 /* Never returns. With s->app the GIL is held. */
