@@ -65,6 +65,7 @@ struct wsgi_thread {
     bool is_main;
     bool running;          /* a request is in the application's hands */
     bool timeout;          /* RequestTimeout is on its way to it */
+    double until_s;        /* monotonic: request_timeout of what runs; 0: none */
 
     PyObject *app;
     struct environ_cache environ;

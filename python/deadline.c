@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * See deadline.h. Two signals: one makes a thread write its stack
- * (faulthandler, whose handler needs no GIL), the other wakes a main thread that
- * sleeps in a system call, so that Python's handler below can raise there. Other
- * threads get an asynchronous exception, which takes effect between two
+ * (faulthandler, whose handler needs no GIL), the other wakes a main thread
+ * that sleeps in a system call, so that Python's handler below can raise there.
+ * Other threads get an asynchronous exception, which takes effect between two
  * bytecodes.
  */
 #include "python/deadline.h"
 
 #include <signal.h>
+#include <time.h>
 
 #include "python/call.h"
 #include "python/errors.h"
@@ -71,8 +72,8 @@ register_raise(void)
     PyObject *done = NULL;
 
     if (module != NULL && handler != NULL) {
-        done = PyObject_CallMethod(module, "signal", "iO", SIGNAL_RAISE,
-                                   handler);
+        done =
+            PyObject_CallMethod(module, "signal", "iO", SIGNAL_RAISE, handler);
     }
     Py_XDECREF(module);
     Py_XDECREF(handler);
@@ -102,10 +103,32 @@ deadline_raise_nogil(struct wsgi_thread *t)
     PyGILState_Release(gil);
 }
 
+static double
+now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
 void
 deadline_begin(struct wsgi_thread *t)
 {
+    uint64_t limit_ms = t->state->config->request_timeout_ms;
+
+    t->until_s = limit_ms > 0 ? now_s() + (double)limit_ms / 1e3 : 0;
     t->running = true;
+}
+
+bool
+deadline_left(const struct wsgi_thread *t, double *ret_s)
+{
+    if (t->until_s == 0) {
+        return false;
+    }
+    *ret_s = t->until_s - now_s();
+    return true;
 }
 
 void

@@ -20,9 +20,9 @@ int deadline_setup(int trace_fd);
  * application has blocked the signal. GIL not needed. 0 or -errno. */
 int deadline_trace(pthread_t thread);
 
-/* Raise forebay.RequestTimeout (a BaseException, so that `except Exception` does
- * not swallow it) in the request that t runs; a main thread that sleeps in a
- * system call is woken. Waits for the GIL, so it is called from a thread that
+/* Raise forebay.RequestTimeout (a BaseException, so that `except Exception`
+ * does not swallow it) in the request that t runs; a main thread that sleeps in
+ * a system call is woken. Waits for the GIL, so it is called from a thread that
  * may wait. Answered with 504 when nothing was sent yet. */
 void deadline_raise_nogil(struct wsgi_thread *t);
 
@@ -30,5 +30,9 @@ void deadline_raise_nogil(struct wsgi_thread *t);
  * raised when it ends is taken back: never in the next one. */
 void deadline_begin(struct wsgi_thread *t);
 void deadline_end(struct wsgi_thread *t);
+
+/* Seconds that the running request has left (negative: it is late). False: the
+ * pool has no request_timeout. */
+bool deadline_left(const struct wsgi_thread *t, double *ret_s);
 
 #endif

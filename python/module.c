@@ -8,6 +8,7 @@
 #include "python/module.h"
 
 #include "python/call.h"
+#include "python/deadline.h"
 #include "python/errors.h"
 
 static struct state *
@@ -106,10 +107,16 @@ client_connected(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 static PyObject *
 deadline(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-    if (need_request("deadline") == NULL) {
+    struct call *c = need_request("deadline");
+    double left;
+
+    if (c == NULL) {
         return NULL;
     }
-    Py_RETURN_NONE;
+    if (!deadline_left(c->thread, &left)) {
+        Py_RETURN_NONE;
+    }
+    return PyFloat_FromDouble(left);
 }
 
 static const struct wsgi_config *
@@ -285,8 +292,8 @@ module_exec(PyObject *module)
     }
 #endif
     Py_INCREF((*slot)->request_timeout);
-    if (PyModule_AddObject(module, "RequestTimeout",
-                           (*slot)->request_timeout) < 0) {
+    if (PyModule_AddObject(module, "RequestTimeout", (*slot)->request_timeout) <
+        0) {
         Py_DECREF((*slot)->request_timeout);
         return -1;
     }

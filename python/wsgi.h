@@ -2,8 +2,8 @@
  *
  * One WSGI call: environ, application, start_response, iteration, close
  * (PEP 3333). Bytes come from and go to a struct wsgi_io (io.h) that the
- * server implements; there is no socket in here. Worker process (and the template for
- * warm-up requests).
+ * server implements; there is no socket in here. Worker process (and the
+ * template for warm-up requests).
  */
 #ifndef FOREBAY_PYTHON_WSGI_H
 #define FOREBAY_PYTHON_WSGI_H
@@ -16,19 +16,20 @@
 
 /* Of a pool, for all its threads; strings are borrowed and live as long. */
 struct wsgi_config {
-    const char *pool;              /* its name */
-    const char *mount;             /* "" or "/x" */
-    bool path_from_uri;            /* path_source = request_uri */
+    const char *pool;   /* its name */
+    const char *mount;  /* "" or "/x" */
+    bool path_from_uri; /* path_source = request_uri */
     bool multithread;
     bool multiprocess;
     bool pass_http_proxy;
-    bool drop_hop_by_hop;          /* drop with a warning instead of refusing */
+    bool drop_hop_by_hop; /* drop with a warning instead of refusing */
     bool exit_on_system_exit;
-    const char *url_scheme;        /* "http" or "https" to force, or NULL */
-    const char *server_name;       /* used when the front end sends none */
+    const char *url_scheme;  /* "http" or "https" to force, or NULL */
+    const char *server_name; /* used when the front end sends none */
     const char *server_port;
-    size_t max_response_headers;   /* bytes */
-    unsigned learned_names;        /* limit of cached parameter names */
+    size_t max_response_headers; /* bytes */
+    uint64_t request_timeout_ms; /* 0: none; for forebay.deadline() */
+    unsigned learned_names;      /* limit of cached parameter names */
     int worker_id;
 };
 

@@ -60,6 +60,7 @@ configure(struct python_template *t)
         .server_name = s->server_name,
         .server_port = s->server_port,
         .max_response_headers = s->max_response_headers,
+        .request_timeout_ms = s->request_timeout,
         .learned_names = s->learned_names,
     };
 }
