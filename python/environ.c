@@ -97,16 +97,12 @@ static const char *const common_names[] = {
 
 enum { COMMON_NAMES = sizeof(common_names) / sizeof(common_names[0]) };
 
-/* Names and values are short: a call of memcmp() costs as much as the whole
- * comparison. */
+/* Names are short: a call of memcmp() costs as much as the comparison. */
 static inline bool
 same_bytes(const char *a, const char *b, size_t len)
 {
     uint64_t x, y;
 
-    if (len > 64) {
-        return memcmp(a, b, len) == 0;
-    }
     while (len >= 8) {
         memcpy(&x, a, 8);
         memcpy(&y, b, 8);
@@ -124,6 +120,28 @@ same_bytes(const char *a, const char *b, size_t len)
         len--;
     }
     return true;
+}
+
+/* How many bytes are the same in front of the first that differs. */
+static size_t
+same_length(const char *a, const char *b, size_t len)
+{
+    uint64_t x[4], y[4];
+    size_t i = 0;
+
+    while (i + sizeof(x) <= len) {
+        memcpy(x, a + i, sizeof(x));
+        memcpy(y, b + i, sizeof(y));
+        if (((x[0] ^ y[0]) | (x[1] ^ y[1]) | (x[2] ^ y[2]) | (x[3] ^ y[3])) !=
+            0) {
+            break;
+        }
+        i += sizeof(x);
+    }
+    while (i < len && a[i] == b[i]) {
+        i++;
+    }
+    return i;
 }
 
 static inline PyObject *
@@ -284,28 +302,59 @@ shape_clear(struct environ_shape *shape)
     Py_CLEAR(shape->dict);
     shape->count = 0;
     shape->used = 0;
-    if (shape->cap > ENVIRON_SHAPE_PARAMS) {
-        PyMem_Free(shape->slot);
-        shape->slot = NULL;
-        shape->cap = 0;
-    }
+}
+
+static void
+shape_release(struct environ_shape *shape)
+{
+    shape_clear(shape);
+    PyMem_Free(shape->slot);
+    PyMem_Free(shape->param);
+    PyMem_Free(shape->block);
+    shape->slot = NULL;
+    shape->param = NULL;
+    shape->block = NULL;
+    shape->cap = 0;
+    shape->block_cap = 0;
 }
 
 static int
 shape_reserve(struct environ_shape *shape, unsigned count)
 {
-    struct environ_slot *slot;
-
     if (count <= shape->cap) {
         return 0;
     }
-    slot = PyMem_Realloc(shape->slot, count * sizeof(*slot));
-    if (slot == NULL) {
+    shape_release(shape);
+    shape->slot = PyMem_Calloc(count, sizeof(*shape->slot));
+    shape->param = PyMem_Calloc(count, sizeof(*shape->param));
+    if (shape->slot == NULL || shape->param == NULL) {
+        shape_release(shape);
         PyErr_NoMemory();
         return -1;
     }
-    shape->slot = slot;
     shape->cap = count;
+    return 0;
+}
+
+/* Note where the request's parameters stand and their bytes, to compare the
+ * next one with. */
+static int
+shape_remember(struct environ_shape *shape, const struct request *r)
+{
+    if (shape->block_cap < r->params.len) {
+        char *block = PyMem_Realloc(shape->block, r->params.len);
+
+        if (block == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        shape->block = block;
+        shape->block_cap = r->params.len;
+    }
+    if (r->param_count > 0) {
+        memcpy(shape->param, r->param, r->param_count * sizeof(*r->param));
+        memcpy(shape->block, r->params.data, r->params.len);
+    }
     return 0;
 }
 
@@ -400,8 +449,6 @@ slot_set(struct environ_shape *shape, struct environ_slot *slot,
         return -1;
     }
     Py_XSETREF(slot->value_text, text);
-    slot->value = (const char *)PyUnicode_1BYTE_DATA(text);
-    slot->value_len = (uint32_t)len;
     if (slot->use == ENVIRON_SET) {
         return PyDict_SetItem(shape->dict, slot->name_text, text);
     }
@@ -501,9 +548,6 @@ fill_slot(struct environ_cache *cache, const struct state *s,
     if (slot->name_text == NULL) {
         return -1;
     }
-    slot->name = (const char *)PyUnicode_1BYTE_DATA(slot->name_text);
-    slot->name_len = p->name_len;
-    slot->value_len = p->value_len;
     slot->class = known != NULL ? known->class : classify(name, p->name_len);
     slot->use = use_of(s->config, r, slot->class, p->value_len);
     if (slot->class == CGI_UNUSABLE) {
@@ -525,6 +569,24 @@ fill_slot(struct environ_cache *cache, const struct state *s,
         return 0;
     }
     return slot_set(shape, slot, value, p->value_len);
+}
+
+/* Names and values stand behind each other in the block, as decoders write
+ * them. */
+static bool
+is_in_order(const struct request *r)
+{
+    uint64_t end = 0;
+
+    for (unsigned i = 0; i < r->param_count; i++) {
+        const struct request_param *p = &r->param[i];
+
+        if (p->name < end || p->value < (uint64_t)p->name + p->name_len) {
+            return false;
+        }
+        end = (uint64_t)p->value + p->value_len;
+    }
+    return end <= r->params.len;
 }
 
 /* Make a shape from scratch. Backwards, since the last of several parameters
@@ -551,12 +613,16 @@ shape_fill(struct environ_cache *cache, const struct state *s,
     shape->https = shape->scheme = -1;
     shape->path_stale = shape->scheme_stale = true;
     shape->keep = r->param_count <= ENVIRON_SHAPE_PARAMS &&
-                  r->params.len <= ENVIRON_SHAPE_BYTES;
+                  r->params.len <= ENVIRON_SHAPE_BYTES && is_in_order(r);
     for (unsigned i = r->param_count; i > 0; i--) {
         if (fill_slot(cache, s, shape, r, i - 1) < 0) {
             shape_clear(shape);
             return -1;
         }
+    }
+    if (shape->keep && shape_remember(shape, r) < 0) {
+        shape_clear(shape);
+        return -1;
     }
     return 0;
 }
@@ -564,15 +630,14 @@ shape_fill(struct environ_cache *cache, const struct state *s,
 /* A value of the shape differs from the request's. 1, 0 when the request is of
  * another shape, -1 with an exception set. */
 static int
-slot_update(struct environ_shape *shape, struct environ_slot *slot,
-            const struct request *r, const char *value, size_t len)
+slot_update(struct environ_shape *shape, const struct request *r, unsigned i)
 {
-    if ((len == 0) != (slot->value_len == 0)) {
-        return 0;
-    }
+    const struct request_param *p = &r->param[i];
+    struct environ_slot *slot = &shape->slot[i];
+
     switch (slot->class) {
     case CGI_CONTENT_LENGTH:
-        if (r->content_length < 0) {
+        if (r->content_length < 0 && p->value_len > 0) {
             return 0;
         }
         break;
@@ -589,87 +654,195 @@ slot_update(struct environ_shape *shape, struct environ_slot *slot,
     default:
         break;
     }
-    return slot_set(shape, slot, value, len) < 0 ? -1 : 1;
+    if (slot->use == ENVIRON_SKIP) {
+        return 1;
+    }
+    return slot_set(shape, slot, r->params.data + p->value, p->value_len) < 0
+               ? -1
+               : 1;
 }
 
-/* Bring a shape up to the request. As slot_update(). */
+/* Parameters from..to stand equally far from each other in the shape's block
+ * and in the request's: compare all their bytes at once, and look closer only
+ * where they differ. As slot_update(). */
 static int
-shape_update(struct environ_shape *shape, const struct request *r)
+update_run(struct environ_shape *shape, const struct request *r, unsigned from,
+           unsigned to, bool *ret_changed)
 {
-    const char *base = r->params.data;
+    const struct request_param *p = r->param;
+    const char *old = shape->block + shape->param[from].name;
+    const char *new = r->params.data + p[from].name;
+    size_t begin = p[from].name, at = 0;
+    size_t len = p[to - 1].value + p[to - 1].value_len - begin;
+    unsigned i = from;
 
-    if (shape->count != r->param_count) {
-        return 0;
-    }
-    for (unsigned i = 0; i < shape->count; i++) {
-        const struct request_param *p = &r->param[i];
-        struct environ_slot *slot = &shape->slot[i];
+    while ((at += same_length(old + at, new + at, len - at)) < len) {
         int rc;
 
-        if (p->name_len != slot->name_len ||
-            !same_bytes(base + p->name, slot->name, p->name_len)) {
+        while (p[i].value + p[i].value_len - begin <= at) {
+            i++;
+        }
+        if (at >= p[i].name - begin && at < p[i].name + p[i].name_len - begin) {
             return 0;
         }
-        if (slot->use == ENVIRON_SKIP) {
-            if ((p->value_len == 0) != (slot->value_len == 0)) {
-                return 0;
+        if (at >= p[i].value - begin) {
+            *ret_changed = true;
+            rc = slot_update(shape, r, i);
+            if (rc <= 0) {
+                return rc;
             }
-            continue;
-        }
-        if (p->value_len == slot->value_len &&
-            same_bytes(base + p->value, slot->value, p->value_len)) {
-            continue;
-        }
-        rc = slot_update(shape, slot, r, base + p->value, p->value_len);
-        if (rc <= 0) {
-            return rc;
+            at = p[i].value + p[i].value_len - begin;
+        } else { /* between two of them */
+            at++;
         }
     }
     return 1;
 }
 
-/* The shape that is least worth keeping. */
-static struct environ_shape *
-shape_victim(struct environ_cache *cache)
+/* The parameters have the lengths of the shape's names, and the same ones are
+ * empty. */
+static bool
+shape_fits(const struct environ_shape *shape, const struct request *r)
 {
-    struct environ_shape *oldest = &cache->shape[0];
+    for (unsigned i = 0; i < shape->count; i++) {
+        const struct request_param *p = &r->param[i], *old = &shape->param[i];
+
+        if (p->name_len != old->name_len ||
+            (p->value_len == 0) != (old->value_len == 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Up to where parameters stand as far from each other as in the shape. */
+static unsigned
+run_end(const struct environ_shape *shape, const struct request *r,
+        unsigned from)
+{
+    uint32_t shift = r->param[from].name - shape->param[from].name;
+    unsigned i = from;
+
+    while (i < shape->count) {
+        const struct request_param *p = &r->param[i], *old = &shape->param[i];
+
+        if (p->name - old->name != shift || p->value - old->value != shift ||
+            p->value_len != old->value_len) {
+            break;
+        }
+        i++;
+    }
+    return i;
+}
+
+/* A parameter whose value has another length. As slot_update(). */
+static int
+update_one(struct environ_shape *shape, const struct request *r, unsigned i)
+{
+    const struct request_param *p = &r->param[i];
+
+    if (!same_bytes(shape->block + shape->param[i].name,
+                    r->params.data + p->name, p->name_len)) {
+        return 0;
+    }
+    return slot_update(shape, r, i);
+}
+
+/* The request's values have other lengths than the shape's. As slot_update().
+ */
+static int
+update_shifted(struct environ_shape *shape, const struct request *r,
+               bool *ret_changed)
+{
+    unsigned i = 0;
+    int rc = 1;
+
+    if (!shape_fits(shape, r)) {
+        return 0;
+    }
+    while (i < shape->count && rc > 0) {
+        unsigned end = run_end(shape, r, i);
+
+        if (end > i) {
+            rc = update_run(shape, r, i, end, ret_changed);
+            i = end;
+        } else {
+            rc = update_one(shape, r, i);
+            *ret_changed = true;
+            i++;
+        }
+    }
+    return rc;
+}
+
+/* Bring a shape up to the request. As slot_update(); with 0 and -1 the shape is
+ * spoiled if *ret_changed. */
+static int
+shape_update(struct environ_shape *shape, const struct request *r,
+             bool *ret_changed)
+{
+    unsigned count = shape->count;
+    int rc;
+
+    *ret_changed = false;
+    if (count != r->param_count || count == 0) {
+        return 0;
+    }
+    if (memcmp(shape->param, r->param, count * sizeof(*r->param)) == 0) {
+        rc = update_run(shape, r, 0, count, ret_changed);
+    } else {
+        rc = update_shifted(shape, r, ret_changed);
+    }
+    if (rc > 0 && *ret_changed) {
+        rc = shape_remember(shape, r) < 0 ? -1 : 1;
+    }
+    return rc;
+}
+
+/* Try one shape. 1 when it is the request's, 0, or -1 with an exception set. */
+static int
+shape_try(struct environ_cache *cache, unsigned i, const struct request *r)
+{
+    struct environ_shape *shape = &cache->shape[i];
+    bool changed;
+    int rc;
+
+    if (shape->used == 0) {
+        return 0;
+    }
+    rc = shape_update(shape, r, &changed);
+    if (rc > 0) {
+        shape->used = cache->clock;
+        cache->recent = i;
+    } else if (changed || rc < 0) {
+        shape_clear(shape);
+    }
+    return rc;
+}
+
+/* The shape that is least worth keeping. */
+static unsigned
+shape_victim(const struct environ_cache *cache)
+{
+    unsigned oldest = 0;
 
     for (unsigned i = 1; i < ENVIRON_SHAPES; i++) {
-        if (cache->shape[i].used < oldest->used) {
-            oldest = &cache->shape[i];
+        if (cache->shape[i].used < cache->shape[oldest].used) {
+            oldest = i;
         }
     }
     return oldest;
 }
 
-/* The shape of the request, up to date. NULL with an exception set. */
+/* A new shape for the request; one that can serve others replaces the oldest.
+ */
 static struct environ_shape *
-shape_of(struct environ_cache *cache, const struct state *s,
-         const struct request *r)
+shape_new(struct environ_cache *cache, const struct state *s,
+          const struct request *r, uint64_t signature)
 {
     struct environ_shape *making = &cache->shape[ENVIRON_SHAPES];
-    struct environ_shape *shape = NULL, swap;
-    uint64_t signature = signature_of(r);
+    struct environ_shape *shape, swap;
 
-    cache->clock++;
-    for (unsigned i = 0; i < ENVIRON_SHAPES; i++) {
-        if (cache->shape[i].used > 0 &&
-            cache->shape[i].signature == signature) {
-            int rc;
-
-            shape = &cache->shape[i];
-            rc = shape_update(shape, r);
-            if (rc < 0) {
-                shape_clear(shape);
-                return NULL;
-            }
-            if (rc > 0) {
-                shape->used = cache->clock;
-                return shape;
-            }
-            break;
-        }
-    }
     if (shape_fill(cache, s, making, r) < 0) {
         return NULL;
     }
@@ -678,9 +851,8 @@ shape_of(struct environ_cache *cache, const struct state *s,
     }
     making->signature = signature;
     making->used = cache->clock;
-    if (shape == NULL) {
-        shape = shape_victim(cache);
-    }
+    cache->recent = shape_victim(cache);
+    shape = &cache->shape[cache->recent];
     swap = *shape;
     *shape = *making;
     *making = swap;
@@ -688,31 +860,58 @@ shape_of(struct environ_cache *cache, const struct state *s,
     return shape;
 }
 
+/* The shape of the request, up to date. NULL with an exception set. */
+static struct environ_shape *
+shape_of(struct environ_cache *cache, const struct state *s,
+         const struct request *r)
+{
+    uint64_t signature;
+    int rc;
+
+    cache->clock++;
+    rc = shape_try(cache, cache->recent, r);
+    if (rc != 0) {
+        return rc < 0 ? NULL : &cache->shape[cache->recent];
+    }
+    signature = signature_of(r);
+    for (unsigned i = 0; i < ENVIRON_SHAPES; i++) {
+        if (cache->shape[i].signature == signature && i != cache->recent) {
+            rc = shape_try(cache, i, r);
+            if (rc != 0) {
+                return rc < 0 ? NULL : &cache->shape[i];
+            }
+        }
+    }
+    return shape_new(cache, s, r, signature);
+}
+
 /* -- what follows from several parameters ------------------------------------
  */
 
 static struct cgi_text
-text_at(const struct environ_shape *shape, int i)
+text_at(const struct request *r, int i)
 {
     struct cgi_text text = { NULL, 0 };
 
     if (i >= 0) {
-        text.data = shape->slot[i].value;
-        text.len = shape->slot[i].value_len;
+        text.data = r->params.data + r->param[i].value;
+        text.len = r->param[i].value_len;
     }
     return text;
 }
 
-/* The str of bytes that may stand in one of the shape's values. */
+/* The str of bytes that may be the whole of one of the values. */
 static PyObject *
-text_object(const struct environ_shape *shape, struct cgi_text text)
+text_object(const struct environ_shape *shape, const struct request *r,
+            struct cgi_text text)
 {
     const int places[] = { shape->path_info, shape->script_name,
                            shape->document_uri, shape->request_uri };
 
     for (unsigned i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        if (places[i] >= 0 && shape->slot[places[i]].value == text.data &&
-            shape->slot[places[i]].value_len == text.len) {
+        struct cgi_text value = text_at(r, places[i]);
+
+        if (value.data == text.data && value.len == text.len && value.len > 0) {
             return Py_NewRef(shape->slot[places[i]].value_text);
         }
     }
@@ -720,9 +919,10 @@ text_object(const struct environ_shape *shape, struct cgi_text text)
 }
 
 static int
-set_text(const struct environ_shape *shape, PyObject *key, struct cgi_text text)
+set_text(const struct environ_shape *shape, const struct request *r,
+         PyObject *key, struct cgi_text text)
 {
-    PyObject *value = text_object(shape, text);
+    PyObject *value = text_object(shape, r, text);
     int rc;
 
     if (value == NULL) {
@@ -737,13 +937,14 @@ set_text(const struct environ_shape *shape, PyObject *key, struct cgi_text text)
  * an exception set. */
 static int
 set_path(struct environ_cache *cache, const struct state *s,
-         struct environ_shape *shape, const char **ret_why)
+         struct environ_shape *shape, const struct request *r,
+         const char **ret_why)
 {
     struct cgi_path_input in = {
-        .script_name = text_at(shape, shape->script_name),
-        .path_info = text_at(shape, shape->path_info),
-        .document_uri = text_at(shape, shape->document_uri),
-        .request_uri = text_at(shape, shape->request_uri),
+        .script_name = text_at(r, shape->script_name),
+        .path_info = text_at(r, shape->path_info),
+        .document_uri = text_at(r, shape->document_uri),
+        .request_uri = text_at(r, shape->request_uri),
     };
     const char *mount = s->config->mount != NULL ? s->config->mount : "";
     struct cgi_text script_name, path_info;
@@ -764,7 +965,7 @@ set_path(struct environ_cache *cache, const struct state *s,
     }
     if (PyDict_SetItem(shape->dict, s->name.script_name,
                        script_name.len > 0 ? s->mount : s->empty) < 0 ||
-        set_text(shape, s->name.path_info, path_info) < 0) {
+        set_text(shape, r, s->name.path_info, path_info) < 0) {
         return -1;
     }
     shape->path_stale = false;
@@ -772,13 +973,14 @@ set_path(struct environ_cache *cache, const struct state *s,
 }
 
 static int
-set_scheme(const struct state *s, struct environ_shape *shape)
+set_scheme(const struct state *s, struct environ_shape *shape,
+           const struct request *r)
 {
     bool https;
 
     if (s->config->url_scheme == NULL) {
-        https = cgi_is_https(text_at(shape, shape->https),
-                             text_at(shape, shape->scheme));
+        https =
+            cgi_is_https(text_at(r, shape->https), text_at(r, shape->scheme));
         if (PyDict_SetItem(shape->dict, s->name.url_scheme,
                            https ? s->https : s->http) < 0) {
             return -1;
@@ -827,18 +1029,18 @@ environ_new(struct environ_cache *cache, struct state *s,
     if (shape == NULL) {
         return NULL;
     }
-    if (shape->method < 0 || shape->slot[shape->method].value_len == 0) {
+    if (shape->method < 0 || r->param[shape->method].value_len == 0) {
         *ret_status = 500;
         *ret_why = "the front end sent no REQUEST_METHOD: its parameters are "
                    "not configured (nginx: include fastcgi_params or "
                    "scgi_params)";
         return NULL;
     }
-    if (shape->scheme_stale && set_scheme(s, shape) < 0) {
+    if (shape->scheme_stale && set_scheme(s, shape, r) < 0) {
         return NULL;
     }
     if (shape->path_stale) {
-        int rc = set_path(cache, s, shape, ret_why);
+        int rc = set_path(cache, s, shape, r, ret_why);
 
         if (rc != 0) {
             *ret_status = rc < 0 ? 0 : rc;
@@ -850,7 +1052,11 @@ environ_new(struct environ_cache *cache, struct state *s,
     } else {
         dict = shape->dict;
         shape->dict = NULL;
-        shape_clear(shape);
+        if (shape->cap > ENVIRON_SHAPE_PARAMS) {
+            shape_release(shape);
+        } else {
+            shape_clear(shape);
+        }
     }
     if (dict != NULL && r->role != REQUEST_RESPONDER &&
         set_role(s, dict, r->role) < 0) {
@@ -889,10 +1095,7 @@ void
 environ_cache_release(struct environ_cache *cache)
 {
     for (unsigned i = 0; i <= ENVIRON_SHAPES; i++) {
-        shape_clear(&cache->shape[i]);
-        PyMem_Free(cache->shape[i].slot);
-        cache->shape[i].slot = NULL;
-        cache->shape[i].cap = 0;
+        shape_release(&cache->shape[i]);
     }
     for (unsigned i = 0; i < cache->name_cap; i++) {
         Py_CLEAR(cache->name[i].text);

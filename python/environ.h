@@ -39,16 +39,12 @@ enum environ_use {
     ENVIRON_PATH, /* SCRIPT_NAME, PATH_INFO: go into cgi_split_path() */
 };
 
-/* One parameter of a shape: name and last value, with their bytes. */
+/* One parameter of a shape. */
 struct environ_slot {
-    const char *name;  /* inside name_text */
-    const char *value; /* inside value_text */
-    uint32_t name_len;
-    uint32_t value_len;
+    PyObject *name_text;  /* owned */
+    PyObject *value_text; /* owned; the last value; NULL when skipped */
     enum cgi_class class;
     enum environ_use use;
-    PyObject *name_text;  /* owned */
-    PyObject *value_text; /* owned; NULL when skipped */
 };
 
 /* The parameters that front end and client send again and again: the same names
@@ -57,10 +53,13 @@ struct environ_slot {
  * values that differ and copies it. */
 struct environ_shape {
     uint64_t signature;
-    uint64_t used; /* when: cache->clock; 0: the shape is free */
-    unsigned count;
-    unsigned cap;
+    uint64_t used;  /* when: cache->clock; 0: the shape is free */
+    unsigned count; /* of parameters */
+    unsigned cap;   /* room in slot and param */
     struct environ_slot *slot;
+    struct request_param *param; /* where they stood in the last request */
+    char *block;                 /* and its bytes */
+    size_t block_cap;
     PyObject *dict;
     /* Places of parameters that others depend on, or -1. */
     int method, script_name, path_info, document_uri, request_uri, https,
@@ -78,6 +77,7 @@ struct environ_cache {
     uint64_t request; /* counts the requests that made a shape */
     uint64_t clock;   /* counts all requests */
     unsigned template_version;
+    unsigned recent; /* the shape of the last request */
     struct environ_shape shape[ENVIRON_SHAPES + 1]; /* the last is the one in
                                                        the making */
     struct buf scratch;                             /* of cgi_split_path() */
