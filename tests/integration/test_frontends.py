@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -291,8 +292,9 @@ def test_R041_chunked_uploads(site, front, kind):
     def pieces():
         for i in range(0, len(content), 7000):
             yield content[i:i + 7000]
+    # http.client sends what has no length in chunks.
     status, _, body = web.request("/body", "POST", pieces(), {
-        "Content-Type": "application/x-own", "Transfer-Encoding": "chunked"})
+        "Content-Type": "application/x-own"})
     assert (status, body.decode()) == (200, digest(content))
     # A second one: whatever connection it uses is in step.
     assert web.request("/hello")[2] == b"hello"
@@ -437,10 +439,9 @@ def test_R014_lines_in_the_error_log_do_not_spoil_bodies(sites, front, kind):
 
 def test_R026_headers_beyond_the_front_ends_buffer(site, front):
     """40 KB of Set-Cookie: nginx with its default buffers gives 502, with
-    larger ones it passes them; our log says what happened."""
+    larger ones it passes them. They are sent whole."""
     web = front(fe.Nginx, site.addresses["unix"])
     assert web.request("/many_cookies")[0] == 502
-    site.server.log.wait(r"(?i)front end.*closed|closed.*header")
     web = front(fe.Nginx, site.addresses["unix"],
                 EXTRA="fastcgi_buffer_size 128k; fastcgi_buffers 8 128k; "
                       "fastcgi_busy_buffers_size 256k;")
@@ -649,16 +650,35 @@ def test_cgi_fcgi(site, address):
 
 # Starting and stopping by the front end
 
-@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGUSR1", "SIGINT"])
-def test_R091_lighttpd_stops_what_it_started(front, signal_name):
-    import signal
-    need(fe.LighttpdSpawn)
+def spawned(web):
+    return [p for p in web.strays() if "forebay" in proc.cmdline(p)
+            and p != web.process.pid]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_R091_lighttpd_stops_what_it_started(front, number):
     web = front(fe.LighttpdSpawn, os.path.join(FRAMEWORKS, "plain_app.py"))
     assert web.request("/hello")[2] == b"hello"
-    assert [p for p in web.strays() if "forebay" in proc.cmdline(p)]
-    web.process.send_signal(getattr(signal, signal_name))
+    assert spawned(web)
+    web.process.send_signal(number)
     wait_for(lambda: not web.strays(), lambda: "all have ended: %r" % [
         (p, proc.cmdline(p)) for p in web.strays()], 30)
+
+
+def test_R091_lighttpd_graceful_restart(front):
+    """SIGUSR1: what it had started ends, new ones serve."""
+    web = front(fe.LighttpdSpawn, os.path.join(FRAMEWORKS, "plain_app.py"))
+    assert web.request("/hello")[2] == b"hello"
+    old = spawned(web)
+    web.process.send_signal(signal.SIGUSR1)
+    wait_for(lambda: not set(old) & set(spawned(web)), "the old ones end", 30)
+
+    def works():
+        try:
+            return web.request("/hello")[2] == b"hello"
+        except OSError:
+            return False
+    wait_for(works, lambda: "the new ones serve\n" + web.log(), 30)
 
 
 def test_lighttpd_with_several_processes(front):

@@ -189,6 +189,7 @@ class Nginx(FrontEnd):
 class NginxKept(Nginx):
     more = "fastcgi_keep_conn on;"
     kept = True
+    cuts = True             # only END_REQUEST ends an answer then
 
     def settings(self):
         return dict(super().settings(), KEEPALIVE="keepalive 8;")
@@ -351,6 +352,7 @@ class Haproxy(FrontEnd):
     program = "haproxy"
     template = "haproxy.cfg"
     kept = True
+    chunked = False         # answers 400 itself: FastCGI wants a length
     streams = True
     raw_slashes = True
     stop_signal = signal.SIGTERM
