@@ -158,20 +158,25 @@ driver_thread(PyObject *self, PyObject *app)
 /* -- requests ----------------------------------------------------------------
  */
 
+/* scgi: each name and value has a NUL behind it. */
 static int
-add_param(struct request *r, PyObject *pair)
+add_param(struct request *r, PyObject *pair, int scgi)
 {
     const char *name, *value;
     Py_ssize_t name_len, value_len;
+    size_t gap = scgi ? 1 : 0;
     uint32_t at = (uint32_t)r->params.len;
 
     if (!PyArg_ParseTuple(pair, "y#y#", &name, &name_len, &value, &value_len)) {
         return -1;
     }
     if (buf_append(&r->params, name, (size_t)name_len) < 0 ||
+        buf_append(&r->params, "", gap) < 0 ||
         buf_append(&r->params, value, (size_t)value_len) < 0 ||
+        buf_append(&r->params, "", gap) < 0 ||
         request_add_param(r, &limits, at, (uint32_t)name_len,
-                          at + (uint32_t)name_len, (uint32_t)value_len) < 0) {
+                          at + (uint32_t)(name_len + (Py_ssize_t)gap),
+                          (uint32_t)value_len) < 0) {
         PyErr_NoMemory();
         return -1;
     }
@@ -179,7 +184,7 @@ add_param(struct request *r, PyObject *pair)
 }
 
 static int
-fill_request(struct request *r, PyObject *params, int role)
+fill_request(struct request *r, PyObject *params, int role, int scgi)
 {
     Py_ssize_t n = PySequence_Size(params);
 
@@ -187,7 +192,7 @@ fill_request(struct request *r, PyObject *params, int role)
     r->role = (enum request_role)role;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *pair = PySequence_GetItem(params, i);
-        int rc = pair != NULL ? add_param(r, pair) : -1;
+        int rc = pair != NULL ? add_param(r, pair, scgi) : -1;
 
         Py_XDECREF(pair);
         if (rc < 0) {
@@ -290,7 +295,7 @@ driver_run(PyObject *self, PyObject *args, PyObject *keywords)
     static char *names[] = { "thread",          "params",     "ready",
                              "pieces",          "fail_after", "fail_with",
                              "connected_calls", "keep",       "role",
-                             "resize",          NULL };
+                             "resize",          "scgi",       NULL };
     struct fake_piece *pieces = calloc(PIECES_MAX, sizeof(*pieces));
     PyObject *capsule, *params, *piece_list = NULL, *tuple = NULL;
     PyObject *result = NULL;
@@ -301,22 +306,22 @@ driver_run(PyObject *self, PyObject *args, PyObject *keywords)
     struct request request;
     struct fake_io f, *outer = running;
     long long fail_after = -1, resize = -1;
-    int fail_with = EPIPE, connected_calls = -1, keep = 1, role = 1;
+    int fail_with = EPIPE, connected_calls = -1, keep = 1, role = 1, scgi = 0;
 
     (void)self;
     request_init(&request, &limits);
     fake_io_init(&f);
     if (pieces == NULL ||
-        !PyArg_ParseTupleAndKeywords(args, keywords, "OO|y#OLiipiL", names,
-                                     &capsule, &params, &ready, &ready_len,
-                                     &piece_list, &fail_after, &fail_with,
-                                     &connected_calls, &keep, &role, &resize)) {
+        !PyArg_ParseTupleAndKeywords(
+            args, keywords, "OO|y#OLiipiLp", names, &capsule, &params, &ready,
+            &ready_len, &piece_list, &fail_after, &fail_with, &connected_calls,
+            &keep, &role, &resize, &scgi)) {
         goto out;
     }
     thread = PyCapsule_GetPointer(capsule, thread_capsule);
     tuple = piece_list != NULL ? PySequence_Tuple(piece_list) : PyTuple_New(0);
     if (thread == NULL || tuple == NULL ||
-        fill_request(&request, params, role) < 0 ||
+        fill_request(&request, params, role, scgi) < 0 ||
         fill_pieces(&f, tuple, pieces) < 0) {
         goto out;
     }
@@ -377,7 +382,7 @@ driver_bench(PyObject *self, PyObject *args)
         return NULL;
     }
     thread = PyCapsule_GetPointer(capsule, thread_capsule);
-    if (thread == NULL || fill_request(&request, params, 1) < 0) {
+    if (thread == NULL || fill_request(&request, params, 1, 0) < 0) {
         return NULL;
     }
     fake_io_init(&f);

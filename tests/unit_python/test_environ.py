@@ -385,7 +385,7 @@ class Environ(Case):
             return []
 
         shared = self.thread(app)
-        for _ in range(1500):
+        for _ in range(3000):
             chosen = [(n, rng.choice(values)) for n in names
                       if rng.random() < 0.6]
             if rng.random() < 0.2:
@@ -394,7 +394,8 @@ class Environ(Case):
                 chosen.append(rng.choice(chosen))
             params = [("REQUEST_METHOD", "GET"),
                       ("REQUEST_URI", "/x?q")] + chosen
-            self.run_on(shared, only=params)
+            scgi = rng.random() < 0.5
+            self.run_on(shared, only=params, scgi=scgi)
             self.run_on(self.thread(app), only=params)
             self.threads.clear()
             self.assertEqual(results.pop(), results.pop(), params)
