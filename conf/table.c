@@ -65,8 +65,10 @@ const struct setting settings_table[] = {
         "in each worker.",
         .choices = "auto|on|off"),
     ROW(warmup, SETTING_LIST, NULL, "PATH",
-        "A path that is requested once before the first worker is forked, so "
-        "that what it loads is shared. May be given several times.",
+        "A path that is requested (20 times: the interpreter rewrites code "
+        "that "
+        "runs often) before the first worker is forked, so that what it loads "
+        "is shared. May be given several times.",
         .check = conf_check_url_path),
     ROW(autoreload, SETTING_BOOL, "no", NULL,
         "Watch the files of the application and reload the pool when one of "

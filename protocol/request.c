@@ -209,7 +209,11 @@ request_add_param(struct request *r, const struct request_limits *limits,
     uint64_t size = (uint64_t)name_len + value_len;
     struct request_param *p;
 
-    if (!request_fits(r, limits, base + name, name_len, size)) {
+    /* The limits once more in short: this runs for every parameter. */
+    if ((r->param_count >= limits->params_count ||
+         r->params_used > limits->params_bytes ||
+         size > limits->params_bytes - r->params_used) &&
+        !request_fits(r, limits, base + name, name_len, size)) {
         return -1;
     }
     if (r->param_count == r->param_cap && grow_index(r) < 0) {

@@ -7,6 +7,7 @@
 #include "server/connection.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -123,6 +124,7 @@ run(struct executor *x, struct connection *c)
         responder_run(&r, x, c, &outcome);
     }
     scoreboard_end(x->score, outcome.failed);
+    x->answered++;
     if (outcome.exit_worker) {
         log_info("the application asked this worker to end (SystemExit)");
         executor_stop(x->worker);
@@ -312,9 +314,10 @@ connection_give_away(struct worker *w, struct connection *c)
 }
 
 /* Give the connection back to the epoll set. False: still owned, look again.
- * The deadline of a head runs from its first byte, the others from now. */
+ * The deadline of a head runs from its first byte, the others from now. rearm:
+ * there may be bytes whose edge has been used up. */
 static bool
-park(struct executor *x, struct connection *c)
+park(struct executor *x, struct connection *c, bool rearm)
 {
     struct worker *w = x->worker;
     uint64_t now = clock_coarse_ns();
@@ -338,13 +341,14 @@ park(struct executor *x, struct connection *c)
     }
     atomic_store_explicit(&c->deadline_ns, from + wait, memory_order_relaxed);
     c->hangup = false;
-    if (!c->registered) {
+    if (!c->registered || rearm) {
         struct epoll_event ev = {
             .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
             .data.u64 = conntable_event(c),
         };
+        int op = c->registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
 
-        if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0) {
+        if (epoll_ctl(w->epoll_fd, op, c->fd, &ev) != 0) {
             log_error("epoll_ctl: %s; connection closed", strerror(errno));
             close_connection(x, c);
             return true;
@@ -380,15 +384,25 @@ peer_left(struct executor *x, struct connection *c)
 void
 connection_serve(struct executor *x, struct connection *c)
 {
+    unsigned long answered = x->answered;
+    bool yielded = false;
+
     for (;;) {
         ssize_t n = recv(c->fd, x->read, sizeof(x->read), 0);
         enum next next;
+        bool again;
 
         if (n < 0 && errno == EINTR) {
             continue;
         }
         if (n < 0 && errno == EAGAIN) {
-            if (park(x, c)) {
+            /* Woken by its connect(), we are often here before the front end
+             * could send: let it run once. That is cheaper than epoll_ctl, to
+             * sleep and to be woken again. */
+            if (!c->registered && !yielded) {
+                yielded = true;
+                sched_yield();
+            } else if (park(x, c, false)) {
                 return;
             }
             continue;
@@ -405,11 +419,15 @@ connection_serve(struct executor *x, struct connection *c)
             return;
         }
         /* A short read has emptied the socket: the next byte is a new edge.
-         * After a hang-up there is none; read on to the end of file. */
-        if (next == NEXT_WAIT && (size_t)n < sizeof(x->read) && !c->hangup &&
-            park(x, c)) {
+         * After a full one, or a hang-up, there is none; read on. But a peer
+         * that sends one request after the other must not keep this thread
+         * from the others: after an answer it waits its turn. */
+        again = (size_t)n == sizeof(x->read) || c->hangup;
+        if (next == NEXT_WAIT && (!again || x->answered != answered) &&
+            park(x, c, again)) {
             return;
         }
+        answered = x->answered;
     }
 }
 

@@ -24,6 +24,8 @@
 #include "server/overtime.h"
 
 enum {
+    SLOW_TICK_MS = 4, /* while no request has been slow for SLOW_REST_MS */
+    SLOW_REST_MS = 5000,
     TICK_MS = 1,       /* a request that outlives one tick is slow */
     CALM_TICK_MS = 20, /* with deadlines only */
     REST_MS = 1000,    /* without requests for so long: sleep */
@@ -134,6 +136,26 @@ rearm(struct worker *w, struct deferred *d)
     d->count = 0;
 }
 
+/* One wait in place of the executors. False when nothing could be passed on:
+ * then only orders to the worker are there, which are not for this thread. */
+static bool
+wait_and_pass_on(struct worker *w, struct deferred *deferred)
+{
+    struct epoll_event ev[EVENTS];
+    int n = epoll_wait(w->epoll_fd, ev, EVENTS, TICK_MS);
+    bool passed = n <= 0;
+
+    for (int i = 0; i < n; i++) {
+        struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);
+
+        if (c != NULL) {
+            pass_on(w, c, deferred);
+            passed = true;
+        }
+    }
+    return passed;
+}
+
 static void
 stand_in(struct worker *w, uint64_t since)
 {
@@ -143,25 +165,12 @@ stand_in(struct worker *w, uint64_t since)
         return;
     }
     executor_unwatch(w);
-    while (busy_since(w) != 0 && deferred.count == 0 &&
-           !atomic_load(&w->stopping)) {
-        struct epoll_event ev[EVENTS];
-        int n = epoll_wait(w->epoll_fd, ev, EVENTS, TICK_MS);
-
-        for (int i = 0; i < n; i++) {
-            struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);
-
-            if (c != NULL) {
-                pass_on(w, c, &deferred);
-            }
+    while (atomic_load(&w->taken_over) && busy_since(w) != 0 &&
+           deferred.count == 0 && !atomic_load(&w->stopping)) {
+        if (!wait_and_pass_on(w, &deferred)) {
+            tick(TICK_MS);
         }
         overtime_check(w);
-        if (n > 0 && deferred.count == 0) {
-            continue;
-        }
-        if (n == 1 && !executor_is_connection(ev[0].data.u64)) {
-            tick(TICK_MS); /* an order to the worker: not for this thread */
-        }
     }
     /* What could not be passed on: until an executor is free again. */
     while (deferred.count > 0 && busy_since(w) == since) {
@@ -169,32 +178,52 @@ stand_in(struct worker *w, uint64_t since)
         tick(TICK_MS);
     }
     rearm(w, &deferred);
+    /* An executor that became free may have put the listeners back before we
+     * had taken them all out, and waits now: whoever is last puts them back. */
+    if (!atomic_load(&w->taken_over)) {
+        executor_watch(w);
+    } else if (busy_since(w) == 0) {
+        lookout_end(w);
+    }
+}
+
+/* Waking up costs: every millisecond only while there are slow requests. */
+static int
+tick_ms(bool parks, uint64_t stood_in_ns, uint64_t now_ns)
+{
+    if (!parks) {
+        return CALM_TICK_MS;
+    }
+    return now_ns - stood_in_ns < (uint64_t)SLOW_REST_MS * NS_PER_MS
+               ? TICK_MS
+               : SLOW_TICK_MS;
 }
 
 static void *
 lookout_main(void *arg)
 {
     struct worker *w = arg;
-    uint64_t last = 0, active_ns = clock_now_ns();
+    uint64_t last = 0, stood_in_ns = 0, active_ns = clock_coarse_ns();
 
     for (;;) {
         uint64_t since = busy_since(w);
+        uint64_t now = clock_coarse_ns();
         bool parks = atomic_load(&w->parks);
 
         overtime_check(w);
         if (parks && since != 0 && since == last &&
             atomic_load(&w->conns.open) > 1) {
             stand_in(w, since);
+            stood_in_ns = now;
         }
         last = since;
         if (any_running(w)) {
-            active_ns = clock_coarse_ns();
-        } else if (clock_coarse_ns() - active_ns >
-                   (uint64_t)REST_MS * NS_PER_MS) {
+            active_ns = now;
+        } else if (now - active_ns > (uint64_t)REST_MS * NS_PER_MS) {
             sleep_until_woken(w);
             active_ns = clock_coarse_ns();
         }
-        tick(parks ? TICK_MS : CALM_TICK_MS);
+        tick(tick_ms(parks, stood_in_ns, now));
     }
     return NULL;
 }

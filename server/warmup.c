@@ -116,6 +116,10 @@ fill(struct request *r, const struct request_limits *limits,
                : -1;
 }
 
+/* Once fills caches; the interpreter also rewrites code that it has run several
+ * times (PEP 659), and what is written before the fork is shared. */
+enum { RUNS = 20 };
+
 int
 warmup_run(const struct pool_settings *s, const struct app_name *name,
            PyObject *imported, char *why, size_t size)
@@ -145,13 +149,15 @@ warmup_run(const struct pool_settings *s, const struct app_name *name,
         struct wsgi_io io = { &nowhere };
         struct wsgi_outcome outcome = { 0 };
 
-        if (fill(&r, &limits, s, s->warmup.item[i]) == 0) {
-            interp_release();
-            wsgi_run_nogil(thread, &r, &io, &outcome);
-            interp_acquire_nogil();
-            log_info("warm-up GET %s: %d", s->warmup.item[i], outcome.status);
+        for (int run = 0; run < RUNS; run++) {
+            if (fill(&r, &limits, s, s->warmup.item[i]) == 0) {
+                interp_release();
+                wsgi_run_nogil(thread, &r, &io, &outcome);
+                interp_acquire_nogil();
+            }
+            request_clear(&r);
         }
-        request_clear(&r);
+        log_info("warm-up GET %s: %d", s->warmup.item[i], outcome.status);
     }
     request_release(&r);
     wsgi_thread_free(thread);
