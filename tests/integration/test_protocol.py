@@ -155,8 +155,7 @@ def test_R009_get_values(wire):
         assert (type_, id_) == (fcgi.GET_VALUES_RESULT, 0)
         values = parse_values(content)
         assert set(values) == set(asked) - {"FCGI_UNKNOWN"}
-        assert values["FCGI_MPXS_CONNS"] == (
-            "1" if wire.shape.threaded else "0")
+        assert values["FCGI_MPXS_CONNS"] == "0"
         assert int(values["FCGI_MAX_CONNS"]) > 0
         assert int(values["FCGI_MAX_REQS"]) > 0
         # The connection stays, for more of them and for a request.
@@ -210,7 +209,7 @@ def test_R011_many_begins(wire):
             type_, _, content, _ = peer.record()
             assert type_ == fcgi.END and content[4] == fcgi.CANT_MPX_CONN
             refused += 1
-        assert refused > 0 or wire.shape.threaded
+        assert refused > 0
     for pid, rss in before.items():
         assert proc.rss_bytes(pid) - rss < 8 << 20
     assert wire("hello").text == "hello"
@@ -218,21 +217,17 @@ def test_R011_many_begins(wire):
 
 
 def test_R011_a_second_request_at_the_same_time(wire):
-    """With threads both run; in prefork the second is refused as the
-    specification says, or waits for the first."""
+    """The second is refused as the specification says, or waits for the
+    first."""
     with wire.peer() as peer:
         wire.begin(peer, "digest", flags=fcgi.KEEP_CONN, id_=1, method="POST",
                    body=b"first")
         wire.send(peer, "hello", flags=fcgi.KEEP_CONN, id_=2)
-        if wire.shape.threaded:
-            assert peer.answer(2, keep=True).text == "hello"
         peer.send(fcgi.stream(fcgi.STDIN, b"first", 1))
-        ids = [1] if wire.shape.threaded else [1, 2]
-        answers = peer.answers(ids, keep=True)
+        answers = peer.answers([1, 2], keep=True)
         assert answers[1].text.startswith("5 ")
-        if not wire.shape.threaded:
-            assert (answers[2].end == (0, fcgi.CANT_MPX_CONN)
-                    or answers[2].text == "hello")
+        assert (answers[2].end == (0, fcgi.CANT_MPX_CONN)
+                or answers[2].text == "hello")
 
 
 def test_R012_no_stdin_record(wire):
@@ -691,43 +686,6 @@ def test_small_answers_are_one_record_and_an_end(wire):
     answer = wire("hello")
     big = [r for r in answer.records if r[0] == fcgi.STDOUT and r[2]]
     assert len(big) == 1
-
-
-def test_multiplexed_requests(wire):
-    """Several requests of one connection, whose parts are shuffled."""
-    if not wire.shape.threaded:
-        pytest.skip("prefork: one request at a time")
-    bodies = {i: (b"%d" % i) * 50_000 for i in (3, 1, 7, 2)}
-    with wire.peer() as peer:
-        for id_, body in bodies.items():
-            wire.begin(peer, "digest", flags=fcgi.KEEP_CONN, id_=id_,
-                       method="POST", body=body)
-        for start in range(0, 50_000, 10_000):
-            for id_, body in bodies.items():
-                peer.send(fcgi.record(fcgi.STDIN, body[start:start + 10_000],
-                                      id_))
-        for id_ in bodies:
-            peer.send(fcgi.record(fcgi.STDIN, b"", id_))
-        answers = peer.answers(list(bodies), keep=True)
-    for id_, body in bodies.items():
-        assert answers[id_].text == "50000 %s 50000" % hashlib.sha256(
-            body).hexdigest()
-
-
-def test_multiplexed_abort_reaches_its_request(wire):
-    if not wire.shape.threaded:
-        pytest.skip("prefork: one request at a time")
-    with wire.peer() as peer:
-        wire.send(peer, "I5", id_=1, flags=fcgi.KEEP_CONN)
-        peer.until(b"tick")
-        wire.begin(peer, "digest", id_=2, flags=fcgi.KEEP_CONN, method="POST",
-                   body=b"x" * 10)
-        peer.send(fcgi.record(fcgi.ABORT, b"", 1))
-        assert wire.notes.wait("I5") == ["stopped"]
-        peer.send(fcgi.stream(fcgi.STDIN, b"x" * 10, 2))
-        answers = peer.answers([1, 2], keep=True)
-        assert answers[2].text.startswith("10 ")
-        assert answers[1].end is not None
 
 
 def test_kept_connection_of_a_client_that_goes(wire):
