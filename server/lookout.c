@@ -28,7 +28,7 @@ enum {
     SLOW_REST_MS = 5000,
     TICK_MS = 1,       /* a request that outlives one tick is slow */
     CALM_TICK_MS = 20, /* with deadlines only */
-    REST_MS = 1000,    /* without requests for so long: sleep */
+    REST_MS = 250,     /* without requests for so long: sleep */
     EVENTS = 16,
 };
 
