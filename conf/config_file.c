@@ -929,7 +929,9 @@ config_read_text(const char *name, const char *text, size_t len,
         rc = conf_fail(err, "out of memory");
     }
     if (rc == 0) {
-        memcpy(copy, text, len);
+        if (len > 0) {
+            memcpy(copy, text, len);
+        }
         copy[len] = '\0';
         r.source = &s;
         rc = parse_text(&r, copy, len);
