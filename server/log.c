@@ -24,6 +24,7 @@ enum { WRITE_PATIENCE_MS = 2000 };
 enum { SHORT_MESSAGE = 1024 };
 
 static _Atomic int current_level = LOG_LEVEL_INFO;
+static _Atomic bool level_was_set;
 static _Atomic int manager_fd = -1;
 
 /* Where finished lines go in the manager; NULL is descriptor 2. */
@@ -38,7 +39,30 @@ struct line {
 void
 log_set_level(enum log_level level)
 {
+    atomic_store_explicit(&level_was_set, true, memory_order_relaxed);
     atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+}
+
+void
+log_suggest_level(enum log_level level)
+{
+    if (!atomic_load_explicit(&level_was_set, memory_order_relaxed)) {
+        atomic_store_explicit(&current_level, (int)level, memory_order_relaxed);
+    }
+}
+
+int
+log_level_named(const char *name, enum log_level *ret)
+{
+    static const char *const names[] = { "error", "warn", "info", "debug" };
+
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(name, names[i]) == 0) {
+            *ret = (enum log_level)i;
+            return 0;
+        }
+    }
+    return -1;
 }
 
 enum log_level

@@ -31,6 +31,13 @@ enum { LOG_MARK = 0x1e, LOG_NEWLINE = 0x1f, LOG_MESSAGE_MAX = 65000 };
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
 
+/* The level that a configuration asks for: it counts as long as log_set_level()
+ * was never called. */
+void log_suggest_level(enum log_level level);
+
+/* The level of a name (error, warn, info, debug). 0, or -1: there is none. */
+int log_level_named(const char *name, enum log_level *ret);
+
 /* From now on messages go to fd (a duplicate of the pipe) with the marker. */
 void log_to_manager(int fd);
 

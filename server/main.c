@@ -52,13 +52,11 @@ struct command {
 static int
 log_level(const char *value, struct conf_error *err)
 {
-    static const char *const names[] = { "error", "warn", "info", "debug" };
+    enum log_level level;
 
-    for (int i = 0; value != NULL && i < 4; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            log_set_level((enum log_level)i);
-            return 2;
-        }
+    if (value != NULL && log_level_named(value, &level) == 0) {
+        log_set_level(level);
+        return 2;
     }
     snprintf(err->text, sizeof(err->text),
              "--log-level is error, warn, info or debug");

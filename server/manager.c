@@ -17,6 +17,7 @@
 #include "server/log.h"
 #include "server/log_relay.h"
 #include "server/notify.h"
+#include "server/pidfile.h"
 #include "server/pool.h"
 #include "server/upgrade.h"
 
@@ -28,6 +29,7 @@ struct manager {
     struct pool *pools; /* a list, by their `following` */
     struct manager_settings settings;
     const char *file; /* of the configuration, or NULL */
+    char *pidfile;    /* owned; there once the first start went well, or NULL */
     bool inherited;
     bool stopping;
     bool handed_over;   /* to a new manager */
@@ -104,6 +106,48 @@ stop(struct manager *m, int code, const char *why)
     }
 }
 
+/* -- [forebay] --------------------------------------------------------------
+ */
+
+static void
+write_pidfile(const struct manager *m)
+{
+    char why[512];
+
+    if (m->pidfile != NULL &&
+        pidfile_write(m->pidfile, why, sizeof(why)) != 0) {
+        log_error("pidfile: %s; everything goes on without it", why);
+    }
+}
+
+/* From now on the number is to be there, or nowhere. */
+static void
+set_pidfile(struct manager *m, const char *path)
+{
+    if (path != NULL && m->pidfile != NULL && strcmp(path, m->pidfile) == 0) {
+        return;
+    }
+    if (m->pidfile != NULL && m->started) {
+        pidfile_remove(m->pidfile);
+    }
+    free(m->pidfile);
+    m->pidfile = path != NULL ? strdup(path) : NULL;
+    if (m->started) {
+        write_pidfile(m);
+    }
+}
+
+/* The command line's level is stronger. */
+static void
+take_log_level(const struct manager_settings *s)
+{
+    enum log_level level;
+
+    if (s->log_level != NULL && log_level_named(s->log_level, &level) == 0) {
+        log_suggest_level(level);
+    }
+}
+
 /* -- what pools report ------------------------------------------------------
  */
 
@@ -126,6 +170,7 @@ on_serving(struct pool *p, void *ctx)
 
     if (!m->started && all_served(m)) {
         m->started = true;
+        write_pidfile(m);
         upgrade_complete();
         notify("READY=1\nMAINPID=%d", (int)getpid());
     }
@@ -270,6 +315,7 @@ reload(struct manager *m)
 {
     struct conf_error error;
     struct config c;
+    char why[1024];
 
     if (m->stopping) {
         return;
@@ -282,11 +328,13 @@ reload(struct manager *m)
             pool_reload(p, NULL, on_reloaded, m);
         }
     } else if (config_read(m->file, &c, &error) == 0) {
+        take_log_level(&c.manager);
+        set_pidfile(m, c.manager.pidfile);
         apply(m, &c);
         config_release(&c);
     } else {
-        log_error("reload refused: %s:%u: %s; everything serves on as it was",
-                  error.file, error.line, error.text);
+        log_error("reload refused: %s; everything serves on as it was",
+                  conf_error_format(&error, why, sizeof(why)));
     }
     on_reloaded(NULL, NULL, m);
 }
@@ -474,8 +522,15 @@ static int
 serve(struct manager *m, struct config *c)
 {
     struct pool *p;
+    char why[512];
     int code = watch_signals(m) == 0 ? 0 : MANAGER_EXIT_FAILED;
 
+    set_pidfile(m, c->manager.pidfile);
+    if (m->pidfile != NULL &&
+        pidfile_check(m->pidfile, why, sizeof(why)) != 0) {
+        log_error("pidfile: %s", why);
+        return MANAGER_EXIT_CONFIG;
+    }
     for (unsigned i = 0; i < c->pools && code == 0; i++) {
         code = add_pool(m, c->pool[i], &p);
         c->pool[i] = NULL; /* taken over */
@@ -513,6 +568,7 @@ manager_run(struct config *c, const char *file, bool inherited)
     m->file = file;
     m->inherited = inherited;
     m->settings = c->manager;
+    take_log_level(&m->settings);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (inherited) {
         follow_parent();
@@ -531,6 +587,7 @@ manager_run(struct config *c, const char *file, bool inherited)
     uv_walk(&m->loop, close_any, NULL);
     uv_run(&m->loop, UV_RUN_DEFAULT);
     uv_loop_close(&m->loop);
+    set_pidfile(m, NULL);
     free(m);
     return code;
 }

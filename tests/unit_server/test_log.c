@@ -95,6 +95,30 @@ me(void)
     return who;
 }
 
+/* A configuration's level counts until the command line has set one. */
+static void
+test_suggested_level(void **state)
+{
+    enum log_level level;
+
+    (void)state;
+    assert_int_equal(log_get_level(), LOG_LEVEL_INFO);
+    log_suggest_level(LOG_LEVEL_DEBUG);
+    assert_int_equal(log_get_level(), LOG_LEVEL_DEBUG);
+    log_suggest_level(LOG_LEVEL_WARN);
+    assert_int_equal(log_get_level(), LOG_LEVEL_WARN);
+    log_set_level(LOG_LEVEL_ERROR);
+    log_suggest_level(LOG_LEVEL_DEBUG);
+    assert_int_equal(log_get_level(), LOG_LEVEL_ERROR);
+
+    assert_int_equal(log_level_named("debug", &level), 0);
+    assert_int_equal(level, LOG_LEVEL_DEBUG);
+    assert_int_equal(log_level_named("error", &level), 0);
+    assert_int_equal(level, LOG_LEVEL_ERROR);
+    assert_int_equal(log_level_named("Error", &level), -1);
+    assert_int_equal(log_level_named("", &level), -1);
+}
+
 static void
 test_levels(void **state)
 {
@@ -376,11 +400,17 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        CATCHING(test_levels),        CATCHING(test_errno),
-        CATCHING(test_outside_bytes), CATCHING(test_text_of_several_lines),
-        CATCHING(test_long_lines),    CATCHING(test_to_manager),
-        CATCHING(test_relay),         CATCHING(test_dead_reader),
-        CATCHING(test_threads),       cmocka_unit_test(test_escape),
+        cmocka_unit_test(test_suggested_level), /* first: nothing set yet */
+        CATCHING(test_levels),
+        CATCHING(test_errno),
+        CATCHING(test_outside_bytes),
+        CATCHING(test_text_of_several_lines),
+        CATCHING(test_long_lines),
+        CATCHING(test_to_manager),
+        CATCHING(test_relay),
+        CATCHING(test_dead_reader),
+        CATCHING(test_threads),
+        cmocka_unit_test(test_escape),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
