@@ -8,6 +8,7 @@
 #include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -18,6 +19,7 @@
 
 #include "server/address.h"
 #include "server/manager.h"
+#include "server/pidfile.h"
 #include "server/privileges.h"
 #include "server/venv.h"
 
@@ -152,6 +154,95 @@ check_places(struct findings *f, const struct pool_settings *s)
     }
 }
 
+/* A file that the manager appends to: there and writable, or to be made. */
+static void
+check_log(struct findings *f, const char *setting, const char *path)
+{
+    char why[512];
+    int rc = 0;
+
+    if (path == NULL) {
+        return;
+    }
+    if (access(path, F_OK) != 0) {
+        rc = pidfile_check(path, why, sizeof(why));
+    } else if (access(path, W_OK) != 0) {
+        snprintf(why, sizeof(why), "%.300s: %s", path, strerror(errno));
+        rc = -1;
+    }
+    if (rc != 0) {
+        say(f, "error", "%s: %s", setting, why);
+    }
+}
+
+static void
+check_chroot(struct findings *f, const char *root)
+{
+    struct stat st;
+
+    if (root == NULL) {
+        return;
+    }
+    if (stat(root, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        say(f, "error", "chroot: %s is no folder", root);
+    } else if (geteuid() != 0) {
+        say(f, "error", "chroot: only root can do that");
+    } else if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        say(f, "warning",
+            "chroot: %s can be written by others than its owner: they could "
+            "leave it",
+            root);
+    }
+}
+
+/* Where execvp() would find the program. false: nowhere. */
+static bool
+find_program(const char *name, char *out, size_t size)
+{
+    const char *path = getenv("PATH");
+    struct stat st;
+
+    if (strchr(name, '/') != NULL) {
+        snprintf(out, size, "%s", name);
+        return access(name, X_OK) == 0 && stat(name, &st) == 0 &&
+               S_ISREG(st.st_mode);
+    }
+    path = path != NULL ? path : "/bin:/usr/bin";
+    for (size_t n; *path != '\0'; path += n + (path[n] == ':')) {
+        n = strcspn(path, ":");
+        snprintf(out, size, "%.*s/%s", (int)n, path, name);
+        if (n > 0 && access(out, X_OK) == 0 && stat(out, &st) == 0 &&
+            S_ISREG(st.st_mode)) {
+            return true;
+        }
+    }
+    snprintf(out, size, "%s", name);
+    return false;
+}
+
+static void
+check_command(struct findings *f, const struct pool_settings *s)
+{
+    struct conf_error err;
+    struct conf_list words;
+    char program[VENV_PATH_MAX];
+
+    if (settings_words(s->command, &words, &err) != 0) {
+        say(f, "error", "command: %s", err.text);
+        return;
+    }
+    if (s->chroot != NULL) {
+        say(f, "ok", "command: %s, which is looked for inside of %s",
+            words.item[0], s->chroot);
+    } else if (find_program(words.item[0], program, sizeof(program))) {
+        say(f, "ok", "command: %s", program);
+    } else {
+        say(f, "error", "command: there is no program %s that can be run",
+            program);
+    }
+    conf_list_release(&words);
+}
+
 /* Let the worker program import the application as the pool's user would. */
 static void
 check_import(struct findings *f, const struct pool_settings *s,
@@ -186,25 +277,79 @@ check_import(struct findings *f, const struct pool_settings *s,
     }
 }
 
+static void
+check_python(struct findings *f, const struct pool_settings *s)
+{
+    struct python_version wanted;
+    char program[VENV_PATH_MAX], why[1024];
+
+    if (venv_wanted(s->python, s->virtualenv, &wanted, why, sizeof(why)) != 0 ||
+        venv_find_worker(&wanted, program, sizeof(program), why, sizeof(why)) !=
+            0) {
+        say(f, "error", "python: %s", why);
+    } else {
+        say(f, "ok", "python: %s", program);
+        if (f->errors == 0) {
+            check_import(f, s, program);
+        }
+    }
+}
+
 int
 check_run(const struct pool_settings *s)
 {
     struct findings f = { 0 };
-    struct python_version wanted;
-    char program[VENV_PATH_MAX], why[1024];
 
     check_listen(&f, s);
     check_limits(&f, s);
     check_places(&f, s);
-    if (venv_wanted(s->python, s->virtualenv, &wanted, why, sizeof(why)) != 0 ||
-        venv_find_worker(&wanted, program, sizeof(program), why, sizeof(why)) !=
-            0) {
-        say(&f, "error", "python: %s", why);
+    check_chroot(&f, s->chroot);
+    check_log(&f, "log", s->log);
+    check_log(&f, "access_log", s->access_log);
+    check_log(&f, "slow_log", s->slow_log);
+    if (s->command != NULL) {
+        check_command(&f, s);
     } else {
-        say(&f, "ok", "python: %s", program);
-        if (f.errors == 0) {
-            check_import(&f, s, program);
-        }
+        check_python(&f, s);
     }
     return f.errors == 0 ? MANAGER_EXIT_OK : MANAGER_EXIT_CONFIG;
+}
+
+/* What [forebay] says. */
+static void
+check_manager(struct findings *f, const struct manager_settings *m)
+{
+    struct address a;
+    char why[512];
+
+    if (m->pidfile != NULL &&
+        pidfile_check(m->pidfile, why, sizeof(why)) != 0) {
+        say(f, "error", "pidfile: %s", why);
+    }
+    if (m->log != NULL && strchr(m->log, '/') != NULL) {
+        check_log(f, "log", m->log);
+    }
+    if (m->status_listen != NULL &&
+        address_parse(m->status_listen, &a, why, sizeof(why)) != 0) {
+        say(f, "error", "status_listen: %s", why);
+    }
+}
+
+int
+check_config(const struct config *c)
+{
+    struct findings f = { 0 };
+    int code = MANAGER_EXIT_OK;
+
+    check_manager(&f, &c->manager);
+    if (f.errors > 0) {
+        code = MANAGER_EXIT_CONFIG;
+    }
+    for (unsigned i = 0; i < c->pools; i++) {
+        printf("pool %s\n", c->pool[i]->name);
+        if (check_run(c->pool[i]) != MANAGER_EXIT_OK) {
+            code = MANAGER_EXIT_CONFIG;
+        }
+    }
+    return code;
 }

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "conf/settings.h"
+#include "conf/config.h"
 #include "server/check.h"
 #include "server/listener.h"
 #include "server/log.h"
@@ -25,14 +25,19 @@
 
 enum { SERVE, RUN, CHECK };
 
+/* What `forebay serve` without arguments reads. */
+#define CONFIG_FILE "/etc/forebay/forebay.conf"
+
 static const char usage[] =
     "forebay: a FastCGI and SCGI application server for Python (WSGI)\n"
     "\n"
     "  forebay serve [options] APP     run an application\n"
+    "  forebay serve [-c FILE]         run the pools of a configuration\n"
     "  forebay run FILE                serve one file on the socket that is\n"
     "                                  descriptor 0 (lighttpd, mod_fcgid,\n"
     "                                  spawn-fcgi; also for #! lines)\n"
     "  forebay check [options] APP     tell what would keep it from starting\n"
+    "  forebay check [-c FILE]         the same of a configuration\n"
     "  forebay request [options] URL   ask a FastCGI or SCGI server\n"
     "  forebay COMMAND --help          the options of a command\n"
     "  forebay --version\n"
@@ -46,7 +51,8 @@ static const char usage[] =
 struct command {
     int what;
     bool help;
-    bool inherited; /* the listening socket is descriptor 0 */
+    bool inherited;     /* the listening socket is descriptor 0 */
+    const char *config; /* a file; NULL: the settings are in the command line */
 };
 
 static int
@@ -76,6 +82,11 @@ other_option(const char *name, const char *value, void *ctx,
     if (strcmp(name, "log-level") == 0 || strcmp(name, "log_level") == 0) {
         return log_level(value, err);
     }
+    if (c->what != RUN &&
+        (strcmp(name, "config") == 0 || strcmp(name, "c") == 0)) {
+        c->config = value;
+        return 2;
+    }
     return 0;
 }
 
@@ -88,7 +99,13 @@ print_help(int what)
                "descriptor 0, with one\nworker unless told otherwise. Ends "
                "when its parent asks (TERM, USR1) or goes.\n\n");
     } else {
-        printf("usage: forebay %s [options] APP\n\n",
+        printf("usage: forebay %s [options] APP\n"
+               "       forebay %s [-c FILE]\n\n"
+               "  -c, --config FILE          take all settings from a file "
+               "(forebay.conf(5));\n"
+               "                             without any argument " CONFIG_FILE
+               "\n",
+               what == SERVE ? "serve" : "check",
                what == SERVE ? "serve" : "check");
     }
     printf("  --log-level LEVEL          error, warn, info or debug "
@@ -133,16 +150,41 @@ close_leaked(bool inherited)
 static int
 bad_usage(const struct conf_error *err)
 {
-    if (err->file[0] != '\0') {
-        fprintf(stderr, "forebay: %s:%u: %s\n", err->file, err->line,
-                err->text);
-    } else {
-        fprintf(stderr, "forebay: %s\n", err->text);
-    }
+    char text[1024];
+
+    fprintf(stderr, "forebay: %s\n",
+            conf_error_format(err, text, sizeof(text)));
     return MANAGER_EXIT_USAGE;
 }
 
-/* The settings of the command line, complete. 0, or the exit code. */
+/* What a file says cannot be changed from the command line: at a reload it
+ * would be forgotten, or the file would be. 0, or the exit code. */
+static int
+refuse_settings(const struct command *c, const struct pool_settings *s)
+{
+    char option[80];
+    const char *name = settings_first_given(s);
+
+    if (name == NULL) {
+        return 0;
+    }
+    if (strcmp(name, "app") == 0) {
+        snprintf(option, sizeof(option), "%.70s", s->app);
+    } else {
+        snprintf(option, sizeof(option), "--%s", name);
+        for (char *p = option; *p != '\0'; p++) {
+            *p = *p == '_' ? '-' : *p;
+        }
+    }
+    fprintf(stderr,
+            "forebay: %s and -c cannot be given together: all settings of the "
+            "pools are in\n%s\n",
+            option, c->config);
+    return MANAGER_EXIT_USAGE;
+}
+
+/* The settings of the command line, complete, or c->config. 0, or the exit
+ * code. */
 static int
 read_command_line(int what, int argc, char **argv, struct command *c,
                   struct pool_settings *s)
@@ -156,6 +198,15 @@ read_command_line(int what, int argc, char **argv, struct command *c,
         return bad_usage(&err);
     }
     if (c->help) {
+        return 0;
+    }
+    if (c->config != NULL) {
+        return refuse_settings(c, s);
+    }
+    if (what != RUN && settings_first_given(s) == NULL &&
+        !listener_is_listening(STDIN_FILENO) &&
+        access(CONFIG_FILE, F_OK) == 0) {
+        c->config = CONFIG_FILE;
         return 0;
     }
     c->inherited = what != CHECK && s->listen.count == 0 &&
@@ -190,6 +241,54 @@ serve(struct pool_settings *s, const struct command *c)
     return code;
 }
 
+/* path from the root, for a manager that reads it again later. Owned by the
+ * caller; NULL with errno. Links are followed when it is read, not now: what
+ * they point to may be exchanged. */
+static char *
+absolute(const char *path)
+{
+    char *folder, *whole = NULL;
+
+    if (path[0] == '/') {
+        return strdup(path);
+    }
+    folder = getcwd(NULL, 0);
+    if (folder != NULL && asprintf(&whole, "%s/%s", folder, path) < 0) {
+        whole = NULL;
+    }
+    free(folder);
+    return whole;
+}
+
+/* Serve or check the pools of a file. */
+static int
+config_command(const struct command *c)
+{
+    char *path = absolute(c->config);
+    struct conf_error err = { 0 };
+    struct config config;
+    int code;
+
+    if (path == NULL) {
+        fprintf(stderr, "forebay: %s: %s\n", c->config, strerror(errno));
+        return MANAGER_EXIT_CONFIG;
+    }
+    if (config_read(path, &config, &err) != 0) {
+        bad_usage(&err);
+        free(path);
+        return MANAGER_EXIT_CONFIG;
+    }
+    if (c->what == CHECK) {
+        code = check_config(&config);
+    } else {
+        close_leaked(false);
+        code = manager_run(&config, path, false);
+    }
+    config_release(&config);
+    free(path);
+    return code;
+}
+
 static int
 pool_command(int what, int argc, char **argv)
 {
@@ -203,13 +302,13 @@ pool_command(int what, int argc, char **argv)
         return MANAGER_EXIT_FAILED;
     }
     code = read_command_line(what, argc, argv, &c, s);
-    if (code == 0 && !c.help && what != CHECK) {
+    if (code == 0 && !c.help && c.config == NULL && what != CHECK) {
         return serve(s, &c);
     }
     if (c.help) {
         print_help(what);
     } else if (code == 0) {
-        code = check_run(s);
+        code = c.config != NULL ? config_command(&c) : check_run(s);
     }
     settings_release(s);
     free(s);
