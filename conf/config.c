@@ -22,9 +22,9 @@
 /* forebay.conf(5) has the same order (scripts/check-settings). */
 const struct setting manager_settings_table[] = {
     ROW(include, SETTING_LIST, NULL, "FILE",
-        "Files that are read as well, at this place. The last part of the path "
-        "and the others may be patterns (*, ?, [...]); a relative one begins "
-        "at the folder of the file that says include."),
+        "Files to read as well, at this place. A path may be a pattern (*, ?, "
+        "[...]); a relative one begins at the folder of the file that says "
+        "include. May be given several times."),
     ROW(pidfile, SETTING_STRING, NULL, "FILE",
         "File for the process number of the manager. It is written when every "
         "pool has started, and removed at the end."),

@@ -60,4 +60,7 @@ int config_of_pool(struct pool_settings *s, struct config *ret);
 extern const struct setting manager_settings_table[];
 extern const unsigned manager_settings_count;
 
+/* It as a part of --help, wrapped at 80 columns. */
+void config_print_help(FILE *out);
+
 #endif

@@ -2,6 +2,7 @@
  *
  * The command line and --help, from the table. Manager and tools.
  */
+#include "conf/config.h"
 #include "conf/internal.h"
 
 #include <string.h>
@@ -217,10 +218,23 @@ print_wrapped(FILE *out, const char *text, unsigned indent)
 }
 
 static void
-print_row(FILE *out, const struct setting *row)
+print_help_text(FILE *out, const struct setting *row)
 {
     char text[1024];
 
+    if (row->initial != NULL && row->initial[0] != '\0') {
+        snprintf(text, sizeof(text), "%s Default: %s.", row->help,
+                 row->initial);
+        print_wrapped(out, text, 10);
+    } else {
+        print_wrapped(out, row->help, 10);
+    }
+}
+
+/* As an option. */
+static void
+print_row(FILE *out, const struct setting *row)
+{
     if (row->letter != 0) {
         fprintf(out, "  -%c, --", row->letter);
     } else {
@@ -236,12 +250,18 @@ print_row(FILE *out, const struct setting *row)
         fprintf(out, " %s", row->value_name);
     }
     fputc('\n', out);
-    if (row->initial != NULL && row->initial[0] != '\0') {
-        snprintf(text, sizeof(text), "%s Default: %s.", row->help,
-                 row->initial);
-        print_wrapped(out, text, 10);
-    } else {
-        print_wrapped(out, row->help, 10);
+    print_help_text(out, row);
+}
+
+void
+config_print_help(FILE *out)
+{
+    fprintf(out, "\nSettings of [forebay] in a file:\n");
+    for (unsigned i = 0; i < manager_settings_count; i++) {
+        const struct setting *row = &manager_settings_table[i];
+
+        fprintf(out, "      %s = %s\n", row->name, row->value_name);
+        print_help_text(out, row);
     }
 }
 

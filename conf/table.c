@@ -33,8 +33,8 @@ const struct setting settings_table[] = {
     ROW(app, SETTING_STRING, NULL, "APP",
         "The application: module:callable, module, or path/to/file.py with "
         "an optional :callable. Without one, application and then app are "
-        "looked for; \"name()\" is a factory. The argument without an option "
-        "says the same."),
+        "looked for; \"name()\" is a factory. On the command line the bare "
+        "argument says the same."),
     ROW(command, SETTING_STRING, NULL, "COMMAND",
         "An external FastCGI program to run instead of an application, such as "
         "php-cgi: its path and arguments, separated by blanks. It gets the "

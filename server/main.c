@@ -111,6 +111,9 @@ print_help(int what)
     printf("  --log-level LEVEL          error, warn, info or debug "
            "(default info)\n");
     settings_print_help(stdout);
+    if (what != RUN) {
+        config_print_help(stdout);
+    }
 }
 
 /* Whoever opens these next must not get a descriptor that everybody takes for

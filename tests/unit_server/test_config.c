@@ -732,6 +732,75 @@ test_text(void **state)
     assert_int_equal(config_read_text("t", NULL, 0, &c, &err), -1);
 }
 
+/* All of s as text; freed by the caller. */
+static char *
+written(const struct pool_settings *s)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    assert_int_equal(settings_write(s, f), 0);
+    assert_int_equal(fclose(f), 0);
+    return text;
+}
+
+/* The sample, with "#name = value" read as a setting and what a pool needs. */
+static void
+write_sample(void **state)
+{
+    char *line = NULL, *path = unit_path(state, "main.conf");
+    FILE *in = fopen(SAMPLE, "r"), *out = fopen(path, "w");
+    unsigned settings = 0;
+    size_t cap = 0;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while (getline(&line, &cap, in) > 0) {
+        const char *equals = strstr(line, " = ");
+        bool setting = line[0] == '#' && line[1] != ' ' && equals != NULL;
+
+        fputs(setting ? line + 1 : line, out);
+        settings += setting;
+    }
+    fputs("app = m\nlisten = :1\n", out);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+    assert_true(settings > 50);
+    free(line);
+    free(path);
+}
+
+/* What the sample shows as defaults are the defaults. (That it shows all of
+ * them is scripts/check-settings.) */
+static void
+test_sample(void **state)
+{
+    struct pool_settings expected;
+    char *found, *text;
+
+    write_sample(state);
+    good_file(state);
+    assert_int_equal(c.pools, 1);
+    assert_string_equal(c.manager.log_level, "info");
+    settings_init(&expected);
+    settings_set(&expected, "app", "m", &err);
+    settings_set(&expected, "listen", ":1", &err);
+    assert_int_equal(settings_finish(&expected, &err), 0);
+    found = written(c.pool[0]);
+    text = written(&expected);
+    assert_string_equal(found, text);
+    free(found);
+    free(text);
+    settings_release(&expected);
+    config_release(&c);
+
+    /* As it is, it says what is missing. */
+    assert_int_equal(config_read(SAMPLE, &c, &err), -1);
+    assert_contains(err.text, "no application");
+    assert_true(err.line > 10);
+}
+
 static void
 test_of_pool(void **state)
 {
@@ -745,6 +814,29 @@ test_of_pool(void **state)
     assert_ptr_equal(c.pool[0], s);
     assert_string_equal(c.manager.log_level, "info");
     config_release(&c);
+}
+
+static void
+test_help(void **state)
+{
+    char *text = NULL, name[80];
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    (void)state;
+    config_print_help(f);
+    fclose(f);
+    for (unsigned i = 0; i < manager_settings_count; i++) {
+        snprintf(name, sizeof(name),
+                 "\n      %s = ", manager_settings_table[i].name);
+        assert_contains(text, name);
+    }
+    for (char *line = text, *end; *line != '\0'; line = end + 1) {
+        end = strchr(line, '\n');
+        assert_non_null(end);
+        assert_true(end - line < 80);
+    }
+    free(text);
 }
 
 static void
@@ -787,9 +879,11 @@ main(void)
         IN_FOLDER(test_include_depth),
         IN_FOLDER(test_unreadable),
         IN_FOLDER(test_many),
+        IN_FOLDER(test_sample),
         cmocka_unit_test(test_text),
         cmocka_unit_test(test_of_pool),
         cmocka_unit_test(test_manager_table),
+        cmocka_unit_test(test_help),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
