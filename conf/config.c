@@ -70,7 +70,7 @@ config_release(struct config *c)
     if (c == NULL) {
         return;
     }
-    for (unsigned i = 0; i < c->pools; i++) {
+    for (unsigned i = 0; c->pool != NULL && i < c->pools; i++) {
         if (c->pool[i] != NULL) {
             settings_release(c->pool[i]);
             free(c->pool[i]);

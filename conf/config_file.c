@@ -925,13 +925,10 @@ config_read_text(const char *name, const char *text, size_t len,
 
     config_init(ret);
     rc = start_reader(&r);
-    if (copy == NULL) {
+    if (rc == 0 && copy == NULL) {
         rc = conf_fail(err, "out of memory");
-    }
-    if (rc == 0) {
-        if (len > 0) {
-            memcpy(copy, text, len);
-        }
+    } else if (rc == 0) {
+        memcpy(copy, text, len);
         copy[len] = '\0';
         r.source = &s;
         rc = parse_text(&r, copy, len);

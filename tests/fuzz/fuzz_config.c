@@ -70,11 +70,12 @@ check_pool(struct pool_settings *s)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    const char *text = size > 0 ? (const char *)data : "";
     struct conf_error err;
     struct config c;
 
     setenv("FUZZ", "value \" of $FUZZ", 1);
-    if (config_read_text("fuzz", (const char *)data, size, &c, &err) != 0) {
+    if (config_read_text("fuzz", text, size, &c, &err) != 0) {
         FUZZ_CHECK(c.pools == 0 && c.pool == NULL);
         FUZZ_CHECK(strcmp(err.file, "fuzz") == 0);
         FUZZ_CHECK(err.line >= 1 && err.line <= count_lines(data, size));

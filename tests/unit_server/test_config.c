@@ -729,7 +729,7 @@ test_text(void **state)
     assert_string_equal(err.file, "t");
     assert_int_equal(err.line, 5);
     assert_contains(err.text, "nothing can be included");
-    assert_int_equal(config_read_text("t", NULL, 0, &c, &err), -1);
+    assert_int_equal(config_read_text("t", "", 0, &c, &err), -1);
 }
 
 /* All of s as text; freed by the caller. */
