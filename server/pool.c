@@ -402,18 +402,25 @@ pool_close(struct pool *p)
     free_settings(&p->again_settings);
 }
 
+/* The loop looks at a handle until it has closed it, and closes the last one
+ * first: p goes with whichever comes last. */
 static void
-on_kill_closed(uv_handle_t *handle)
+on_timer_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    struct pool *p = handle->data;
+
+    if (--p->timers == 0) {
+        free(p);
+    }
 }
 
 void
 pool_free(struct pool *p)
 {
     pool_close(p);
-    uv_close((uv_handle_t *)&p->restart, NULL);
-    uv_close((uv_handle_t *)&p->kill, on_kill_closed);
+    p->timers = 2;
+    uv_close((uv_handle_t *)&p->restart, on_timer_closed);
+    uv_close((uv_handle_t *)&p->kill, on_timer_closed);
 }
 
 /* -- start ------------------------------------------------------------------

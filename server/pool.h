@@ -68,6 +68,7 @@ struct pool {
     struct backoff backoff;
     uv_timer_t restart; /* after a template has died */
     uv_timer_t kill;    /* deadline of generations that finish */
+    unsigned timers;    /* of these two, to be closed before p is freed */
 
     /* A reload under way: what the pool has once it went well. */
     struct pool_settings *next_settings; /* owned; NULL: the same again */
