@@ -64,6 +64,48 @@ call_note_error(struct call *c, int status)
     }
 }
 
+/* Whoever is inside the gate is talking to the peer just now. */
+bool
+call_is_connected(struct call *c)
+{
+    bool connected;
+
+    if (c->out.error != 0 || c->over) {
+        return false;
+    }
+    if (!gate_try(&c->thread->gate)) {
+        return true;
+    }
+    connected = c->io->ops->connected(c->io);
+    gate_leave(&c->thread->gate);
+    return connected;
+}
+
+bool
+call_keep_interrupt(void)
+{
+    struct call *c = call_current();
+
+    if (c == NULL || c->interrupt != NULL) {
+        return false;
+    }
+    c->interrupt = py_take_exception();
+    return true;
+}
+
+int
+call_raise_interrupt(struct call *c)
+{
+    PyObject *exception = c->interrupt;
+
+    if (exception == NULL) {
+        return 0;
+    }
+    c->interrupt = NULL;
+    py_set_exception(exception);
+    return -1;
+}
+
 /* "GET /path", escaped and cut. */
 static void
 request_line(const struct request *r, char *out, size_t size)

@@ -93,6 +93,9 @@ struct call {
     PyObject *after;      /* list of what after_response() was given, or NULL */
     PyObject *io_error;   /* the OSError that read() or write() raised last */
     int io_status;        /* what to answer when it is not caught */
+    PyObject *interrupt;  /* what a signal handler raised while bytes were sent;
+                             not yet raised in the application */
+    bool over;            /* the server has let the connection go */
     struct call *outer;   /* of the same thread; NULL but in tests */
 };
 
@@ -141,6 +144,17 @@ bound_enter(struct bound *b, PyObject *error, const char *over)
  * again when the application does not catch it. status: what to answer then; 0:
  * the peer is gone. Leaves the exception set. */
 void call_note_error(struct call *c, int status);
+
+/* False once the peer is known to be gone. GIL held. */
+bool call_is_connected(struct call *c);
+
+/* A signal handler has raised while this thread waits in a write: keep the
+ * exception that is set for the application. False when no request runs on this
+ * thread, or one is kept already; then it is still set. */
+bool call_keep_interrupt(void);
+
+/* Set what was kept. 0, or -1 when an exception is set now. */
+int call_raise_interrupt(struct call *c) PY_RAISES_NEG;
 
 /* Run what after_response() was given, in order; exceptions are logged.
  * module.c. */

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "python/pyref.h"
@@ -31,6 +32,16 @@ void gate_release(struct gate *g);
 int gate_enter_slow(struct gate *g) PY_RAISES_NEG;
 void gate_wake(struct gate *g);
 
+/* Enter if nobody is inside. GIL not needed. */
+static inline bool
+gate_try(struct gate *g)
+{
+    uintptr_t nobody = 0;
+
+    return atomic_compare_exchange_strong(&g->owner, &nobody,
+                                          (uintptr_t)pthread_self());
+}
+
 /* GIL held; given up while another thread is inside. 0, or -1 with RuntimeError
  * when this thread is inside already (a signal handler reads the body in the
  * middle of a read). What was checked before must be checked again: the request
@@ -38,13 +49,7 @@ void gate_wake(struct gate *g);
 static inline int
 gate_enter(struct gate *g)
 {
-    uintptr_t nobody = 0;
-
-    if (atomic_compare_exchange_strong(&g->owner, &nobody,
-                                       (uintptr_t)pthread_self())) {
-        return 0;
-    }
-    return gate_enter_slow(g);
+    return gate_try(g) ? 0 : gate_enter_slow(g);
 }
 
 /* With or without the GIL. */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "python/call.h"
 #include "python/errors.h"
 #include "python/module.h"
 #include "python/pyref.h"
@@ -278,7 +279,7 @@ interp_check_signals_nogil(void)
         return; /* a thread of the application: handlers do not run there */
     }
     PyEval_RestoreThread(thread_state);
-    if (PyErr_CheckSignals() < 0) {
+    if (PyErr_CheckSignals() < 0 && !call_keep_interrupt()) {
         errors_log_exception("a signal handler of the application raised");
     }
     PyEval_SaveThread();

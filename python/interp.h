@@ -51,8 +51,10 @@ void interp_freeze(void);
  * with the GIL. Returns as fork(); the child holds the GIL. */
 pid_t interp_fork(void);
 
-/* Run handlers of signals that arrived (PyErr_CheckSignals); an exception from
- * one is logged. Takes and drops the GIL. Main thread. */
+/* Run handlers of signals that arrived (PyErr_CheckSignals). What one of them
+ * raises is raised in the request that runs on this thread, once the write in
+ * which this is called is over; without a request it is logged. Takes and drops
+ * the GIL. Main thread; elsewhere it does nothing. */
 void interp_check_signals_nogil(void);
 
 /* Orderly end of a process that ran Python (checklist R27): threading shutdown,

@@ -471,6 +471,9 @@ write_inside(struct call *c, PyObject *data)
         output_send(c, PyBytes_AS_STRING(data), len < room ? len : room) < 0) {
         return raise_write_error(c);
     }
+    if (call_raise_interrupt(c) < 0) {
+        return NULL;
+    }
     if (len > room) {
         PyErr_Format(PyExc_ValueError,
                      "write() of %zu bytes when only %llu of Content-Length "

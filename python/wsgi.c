@@ -156,7 +156,7 @@ explain_io_error(struct call *c)
                    who);
         break;
     default:
-        if (!c->io->ops->connected(c->io)) {
+        if (!call_is_connected(c)) {
             c->out.error = -EPIPE;
             return 0;
         }
@@ -224,7 +224,7 @@ take_chunk(struct call *c, PyObject *chunk)
         return -1;
     }
     if (PyBytes_GET_SIZE(chunk) == 0) {
-        if (c->out.error == 0 && c->io->ops->connected(c->io)) {
+        if (call_is_connected(c)) {
             return 1;
         }
         c->out.error = c->out.error != 0 ? c->out.error : -EPIPE;
@@ -233,7 +233,10 @@ take_chunk(struct call *c, PyObject *chunk)
     if (output_need_head(c) < 0) {
         return -1;
     }
-    return output_chunk(c, chunk) < 0 || c->out.done ? 0 : 1;
+    if (output_chunk(c, chunk) < 0 || c->out.done) {
+        return 0;
+    }
+    return call_raise_interrupt(c) < 0 ? -1 : 1;
 }
 
 /* Each chunk leaves before the next one is asked for (PEP 3333, "Buffering and
@@ -544,6 +547,9 @@ begin(struct call *c)
 static void
 leave_context(struct call *c)
 {
+    if (call_raise_interrupt(c) < 0) {
+        call_log_failure(c, "a signal handler raised after the response");
+    }
     if (c->context != NULL && PyContext_Exit(c->context) < 0) {
         call_log_failure(c, "leaving the context of the request");
     }
@@ -559,6 +565,7 @@ run_after(struct call *c)
     const struct wsgi_io_ops *ops = c->io->ops;
 
     if (ops->response_over_nogil != NULL) {
+        c->over = true;
         Py_BEGIN_ALLOW_THREADS ops->response_over_nogil(c->io);
         Py_END_ALLOW_THREADS
     }

@@ -292,10 +292,11 @@ result_of(const struct fake_io *f, const struct wsgi_outcome *o)
 static PyObject *
 driver_run(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = { "thread",          "params",     "ready",
-                             "pieces",          "fail_after", "fail_with",
-                             "connected_calls", "keep",       "role",
-                             "resize",          "scgi",       NULL };
+    static char *names[] = {
+        "thread",    "params",          "ready", "pieces", "fail_after",
+        "fail_with", "connected_calls", "keep",  "role",   "resize",
+        "scgi",      "write_signal",    NULL
+    };
     struct fake_piece *pieces = calloc(PIECES_MAX, sizeof(*pieces));
     PyObject *capsule, *params, *piece_list = NULL, *tuple = NULL;
     PyObject *result = NULL;
@@ -307,15 +308,16 @@ driver_run(PyObject *self, PyObject *args, PyObject *keywords)
     struct fake_io f, *outer = running;
     long long fail_after = -1, resize = -1;
     int fail_with = EPIPE, connected_calls = -1, keep = 1, role = 1, scgi = 0;
+    int write_signal = 0;
 
     (void)self;
     request_init(&request, &limits);
     fake_io_init(&f);
     if (pieces == NULL ||
         !PyArg_ParseTupleAndKeywords(
-            args, keywords, "OO|y#OLiipiLp", names, &capsule, &params, &ready,
+            args, keywords, "OO|y#OLiipiLpi", names, &capsule, &params, &ready,
             &ready_len, &piece_list, &fail_after, &fail_with, &connected_calls,
-            &keep, &role, &resize, &scgi)) {
+            &keep, &role, &resize, &scgi, &write_signal)) {
         goto out;
     }
     thread = PyCapsule_GetPointer(capsule, thread_capsule);
@@ -332,6 +334,7 @@ driver_run(PyObject *self, PyObject *args, PyObject *keywords)
     f.connected_calls = connected_calls;
     f.keep_out = keep != 0;
     f.resize = resize;
+    f.write_signal = write_signal;
     running = &f;
     interp_release();
     wsgi_run_nogil(thread, &request, &f.io, &outcome);

@@ -99,6 +99,10 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
 
     f->writes++;
     f->lasts += last;
+    if (f->write_signal != 0 && f->writes == 2) {
+        raise(f->write_signal);
+        interp_check_signals_nogil();
+    }
     for (int i = 0; i < count; i++) {
         int rc = send_bytes(f, iov[i].iov_base, iov[i].iov_len);
 

@@ -30,6 +30,7 @@ struct fake_io {
     /* Told by the test. */
     int64_t fail_after;  /* bytes that may be sent before writes fail; -1 */
     int fail_with;       /* negative errno */
+    int write_signal;    /* raise it in the second write, as if that waited */
     int64_t resize;      /* set the size of a file before sending it; -1 */
     int connected_calls; /* calls of connected() that are true; -1: all */
 

@@ -414,6 +414,65 @@ class Signals(Case):
         self.assertEqual(self.run_app(app).body, b"ok")
         self.assertEqual(len(seen), 1)
 
+    def with_raising_handler(self, app):
+        class Stop(Exception):
+            pass
+
+        def handler(*args):
+            raise Stop("from the handler")
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            return Stop, self.run_app(app(Stop), write_signal=signal.SIGUSR1)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def test_L7_handler_raises_while_a_chunk_is_sent(self):
+        closed = []
+
+        def make(stop):
+            def app(environ, start_response):
+                start_response("200 OK", [])
+                try:
+                    for _ in range(5):
+                        yield b"chunk"
+                finally:
+                    closed.append(1)
+            return app
+
+        _, response = self.with_raising_handler(make)
+        self.assertEqual(response.body, b"chunk" * 2)
+        self.assertTrue(response.broken)
+        self.assertEqual(closed, [1])
+        self.assert_logged("from the handler")
+
+    def test_L7_handler_raises_in_write(self):
+        def make(stop):
+            def app(environ, start_response):
+                write = start_response("200 OK", [])
+                write(b"one ")
+                with self.assertRaises(stop):
+                    write(b"two ")
+                write(b"three")
+                return []
+            return app
+
+        _, response = self.with_raising_handler(make)
+        self.assertEqual(response.body, b"one two three")
+        self.assertTrue(response.complete)
+        self.assert_quiet()
+
+    def test_L7_handler_raises_in_the_last_write(self):
+        def make(stop):
+            def app(environ, start_response):
+                start_response("200 OK", [])
+                yield b"only"
+            return app
+
+        _, response = self.with_raising_handler(make)
+        self.assertTrue(response.complete)
+        self.assert_logged("from the handler")
+
     def test_L6_children_of_a_request(self):
         def app(environ, start_response):
             start_response("200 OK", [])
