@@ -257,7 +257,7 @@ def test_R046_no_leak_by_generators_and_errors(app, case, how):
     for _ in range(count):
         app(case, **how)
     # The smallest object that can be lost in each request has 32 bytes.
-    assert rss(app.server) - before < max(16 * count, 512 << 10)
+    assert rss(app.server) - before < max(16 * count, 1 << 20)
 
 
 @pytest.mark.parametrize("method, status", [
