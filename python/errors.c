@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "python/compat.h"
+#include "python/stream.h"
 
 enum { LINE_BYTES = 2048, PLAIN_BYTES = 16384, PLAIN_FRAMES = 100 };
 
@@ -337,37 +338,15 @@ PyObject *
 errors_new_stream(void)
 {
     PyObject *io = PyImport_ImportModule("io");
-    PyObject *type = NULL, *file = NULL, *args = NULL, *keywords = NULL;
-    PyObject *name = NULL, *stream = NULL;
+    PyObject *type = NULL, *stream = NULL;
 
-    if (io == NULL) {
-        goto out;
+    if (io != NULL) {
+        type = new_stream_type(io);
+        Py_DECREF(io);
     }
-    type = new_stream_type(io);
-    if (type == NULL) {
-        goto out;
+    if (type != NULL) {
+        stream = stream_new(type, 2, "<wsgi.errors>");
+        Py_DECREF(type);
     }
-    /* Unbuffered: each write() is one system call, nothing is lost when the
-     * process dies, and nothing waits for a flush(). */
-    file = PyObject_CallMethod(io, "FileIO", "isO", 2, "w", Py_False);
-    name = PyUnicode_FromString("<wsgi.errors>");
-    if (file == NULL || name == NULL ||
-        PyObject_SetAttrString(file, "name", name) < 0) {
-        goto out;
-    }
-    args = PyTuple_Pack(1, file);
-    keywords = Py_BuildValue("{s:s, s:s, s:s, s:O}", "encoding", "utf-8",
-                             "errors", "backslashreplace", "newline", "\n",
-                             "write_through", Py_True);
-    if (args != NULL && keywords != NULL) {
-        stream = PyObject_Call(type, args, keywords);
-    }
-out:
-    Py_XDECREF(io);
-    Py_XDECREF(type);
-    Py_XDECREF(file);
-    Py_XDECREF(name);
-    Py_XDECREF(args);
-    Py_XDECREF(keywords);
     return stream;
 }

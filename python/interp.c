@@ -18,6 +18,7 @@
 #include "python/module.h"
 #include "python/pyref.h"
 #include "python/pyvenv.h"
+#include "python/stream.h"
 
 #ifndef FOREBAY_PYTHON_EXECUTABLE
 #error "FOREBAY_PYTHON_EXECUTABLE is the python that this is built for"
@@ -238,7 +239,8 @@ interp_start(const struct interp_config *c, char *why, size_t size)
         return explain(status, why, size);
     }
     thread_state = PyThreadState_Get();
-    if (extend_path(c) < 0 || set_switch_interval(c->switch_interval_s) < 0) {
+    if (stream_replace_standard() < 0 || extend_path(c) < 0 ||
+        set_switch_interval(c->switch_interval_s) < 0) {
         errors_describe(why, size);
         PyErr_Clear();
         return -1;

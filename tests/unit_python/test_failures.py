@@ -324,6 +324,59 @@ class Errors(Case):
 
         self.assertEqual(self.captured(use), b"error \\ud800\n")
 
+    def test_R121_lines_of_threads_stay_whole(self):
+        lines = {c: c * 200 for c in "abcdefgh"}
+
+        def use(errors):
+            for stream in (errors, sys.stderr):
+                def work(line):
+                    for _ in range(100):
+                        print(line, file=stream)
+
+                threads = [threading.Thread(target=work, args=(line,))
+                           for line in lines.values()]
+                for t in threads:
+                    t.start()
+                for t in threads:
+                    t.join()
+
+        found = self.captured(use).decode().split("\n")
+        self.assertEqual(found.pop(), "")
+        self.assertEqual(len(found), 1600)
+        for line in found:
+            self.assertEqual(line, lines[line[0]])
+
+    def test_D8_large(self):
+        text = "x" * (10 << 20)
+        self.assertEqual(self.captured(lambda e: e.write(text + "\n")),
+                         text.encode() + b"\n")
+
+    def test_D8_nobody_reads(self):
+        """Given up after a while, and counted."""
+        read_end, write_end = os.pipe()
+        saved = os.dup(2)
+
+        def app(environ, start_response):
+            start_response("200 OK", [])
+            environ["wsgi.errors"].write("x" * 200000)
+            return [b"ok"]
+
+        os.dup2(write_end, 2)
+        os.close(write_end)
+        try:
+            response = self.run_app(app)
+            got = os.read(read_end, 1 << 20)
+            sys.stderr.write("and now")
+            got += os.read(read_end, 1 << 20)
+        finally:
+            os.dup2(saved, 2)
+            os.close(saved)
+            os.close(read_end)
+        self.assertEqual(response.body, b"ok")
+        kept = got.count(b"x")
+        self.assertIn(b"\n%d bytes" % (200000 - kept), got)
+        self.assertTrue(got.endswith(b"nobody read the log\nand now"))
+
     def test_L3_unbuffered(self):
         def use(errors):
             sys.stderr.write("no newline")
