@@ -57,29 +57,88 @@ open_standard_descriptors(void)
     }
 }
 
-/* A python inside the virtualenv may be named; anything else would leave the
- * virtualenv out, without a word. */
+/* The python of the build, by the name that has its version: what "python3"
+ * links to may change. */
+static void
+own_python(char *out, size_t size)
+{
+    const char *base = FOREBAY_PYTHON_EXECUTABLE;
+    const char *slash = strrchr(base, '/');
+
+    snprintf(out, size, "%.*s/python%d.%d",
+             slash != NULL ? (int)(slash - base) : 0, base, PY_MAJOR_VERSION,
+             PY_MINOR_VERSION);
+    if (access(out, X_OK) != 0) {
+        snprintf(out, size, "%s", base);
+    }
+}
+
+/* python stands in the bin folder of a virtualenv: its path, else false. */
+static bool
+find_virtualenv(const char *python, char *out, size_t size)
+{
+    char path[PATH_MAX + 16];
+    char *slash;
+
+    snprintf(out, size, "%s", python);
+    for (int i = 0; i < 2; i++) {
+        slash = strrchr(out, '/');
+        if (slash == NULL) {
+            return false;
+        }
+        *slash = '\0';
+    }
+    snprintf(path, sizeof(path), "%.*s/pyvenv.cfg", PATH_MAX - 1, out);
+    return access(path, F_OK) == 0;
+}
+
+/* An executable that is named: a virtualenv's, or the one of the build. Any
+ * other would bring its own standard library with it. */
+static int
+check_executable(const char *python, const char *base, char *why, size_t size)
+{
+    char dir[PATH_MAX], ours[PATH_MAX], found[PATH_MAX];
+
+    if (access(python, X_OK) != 0) {
+        snprintf(why, size, "python %s: %s", python, strerror(errno));
+        return -1;
+    }
+    if (find_virtualenv(python, dir, sizeof(dir))) {
+        return pyvenv_check(dir, PY_MAJOR_VERSION, PY_MINOR_VERSION, base,
+                            found, sizeof(found), why, size);
+    }
+    if (realpath(python, found) == NULL || realpath(base, ours) == NULL ||
+        strcmp(found, ours) != 0) {
+        snprintf(why, size,
+                 "python %s is not the Python that this worker was built "
+                 "with, %s",
+                 python, base);
+        return -1;
+    }
+    return 0;
+}
+
+/* What is to be sys.executable. */
 static int
 choose_executable(const struct interp_config *c, char *out, size_t out_size,
                   char *why, size_t size)
 {
-    const char *base = FOREBAY_PYTHON_EXECUTABLE;
-    size_t len;
+    char base[PATH_MAX];
+    size_t len = c->virtualenv != NULL ? strlen(c->virtualenv) : 0;
 
+    own_python(base, sizeof(base));
     if (c->virtualenv == NULL) {
         snprintf(out, out_size, "%s", c->python != NULL ? c->python : base);
-        if (access(out, X_OK) != 0) {
-            snprintf(why, size, "python %s: %s", out, strerror(errno));
-            return -1;
-        }
-        return 0;
+        return check_executable(out, base, why, size);
     }
     if (pyvenv_check(c->virtualenv, PY_MAJOR_VERSION, PY_MINOR_VERSION, base,
                      out, out_size, why, size) < 0) {
         return -1;
     }
-    len = strlen(c->virtualenv);
-    if (c->python != NULL && strncmp(c->python, c->virtualenv, len) == 0 &&
+    /* One inside the virtualenv may be named; any other would leave the
+     * virtualenv out, without a word. */
+    if (c->python != NULL && len > 0 &&
+        strncmp(c->python, c->virtualenv, len) == 0 &&
         (c->python[len] == '/' || c->virtualenv[len - 1] == '/')) {
         snprintf(out, out_size, "%s", c->python);
     }

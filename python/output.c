@@ -154,7 +154,8 @@ output_send(struct call *c, const char *data, size_t len)
     if (!o->head_sent) {
         if (seal(c, -1) < 0) {
             PyErr_Clear();
-            return -ENOMEM;
+            o->error = -ENOMEM;
+            return o->error;
         }
         iov[n++] = (struct iovec){ c->thread->head.data, c->thread->head.len };
     }

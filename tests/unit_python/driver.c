@@ -788,7 +788,10 @@ main(int argc, char **argv)
 {
     const char *venv = getenv("DRIVER_VENV");
     const char *paths[] = { getenv("DRIVER_PATH"), NULL };
-    struct interp_config start = { .virtualenv = venv, .app = "driver" };
+    struct interp_config start = {
+        .virtualenv = venv,
+        .python = getenv("DRIVER_PYTHON"),
+    };
     char why[4096];
     int rc;
 

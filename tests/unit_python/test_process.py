@@ -193,6 +193,29 @@ class Start(Folder):
         self.values("__import__('only_in_venv').__name__",
                     env={"DRIVER_VENV": venv})
 
+    def test_R3_python(self):
+        """The setting python: an executable."""
+        venv = os.path.join(self.dir, "venv")
+        subprocess.check_call([sys.executable, "-m", "venv", "--without-pip",
+                               venv])
+        inside = os.path.join(venv, "bin/python3")
+        for env in ({"DRIVER_PYTHON": inside},
+                    {"DRIVER_PYTHON": inside, "DRIVER_VENV": venv}):
+            executable, prefix = self.values("sys.executable", "sys.prefix",
+                                             env=env)
+            self.assertEqual((executable, prefix), (inside, venv))
+        executable, prefix = self.values(
+            "sys.executable", "sys.prefix",
+            env={"DRIVER_PYTHON": sys.executable, "DRIVER_VENV": venv})
+        self.assertEqual(prefix, venv)
+        self.values("sys.executable", env={"DRIVER_PYTHON": sys.executable})
+        other = self.write("bin/python3", "#!/bin/sh\n")
+        os.chmod(other, 0o755)
+        for bad in (other, "/no/such/python", "/bin/sh"):
+            done = self.run_driver("pass", {"DRIVER_PYTHON": bad}, 3)
+            self.assertIn(bad.encode(), done.stderr)
+            self.assertEqual(done.stderr.count(b"\n"), 1)
+
     def test_R5_cannot_start(self):
         done = self.run_driver("pass", {"DRIVER_VENV": "/no/such/venv"}, 3)
         self.assertEqual(done.stderr.decode().count("\n"), 1)
