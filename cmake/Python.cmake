@@ -33,6 +33,9 @@ print(' '.join(' '.join([g(k) or '' for k in ('LIBS', 'SYSLIBS', 'MODLIBS')]).sp
     string(REGEX REPLACE "\n.*" "" static_library "${answer}")
     string(REGEX REPLACE "^[^\n]*\n([^\n]*)\n.*" "\\1" libs "${answer}")
     separate_arguments(libs UNIX_COMMAND "${libs}")
+    # From 3.12 on archives of CPython's own build folder are named as well;
+    # what is in them is in the library.
+    list(FILTER libs INCLUDE REGEX "^-[lLW]")
     list(REMOVE_DUPLICATES libs)
 
     set(target forebay_python_embed_${v})
@@ -51,6 +54,7 @@ print(' '.join(' '.join([g(k) or '' for k in ('LIBS', 'SYSLIBS', 'MODLIBS')]).sp
         endforeach()
     elseif(EXISTS ${static_library})
         message(STATUS "forebay-worker-${v}: ${static_library} (static)")
+        forebay_complete(static_library ${target} ${v})
         target_link_libraries(${target} INTERFACE
             -Wl,--whole-archive ${static_library} -Wl,--no-whole-archive
             ${libs} m dl util)
@@ -59,4 +63,26 @@ print(' '.join(' '.join([g(k) or '' for k in ('LIBS', 'SYSLIBS', 'MODLIBS')]).sp
             "${static_library}; use -DFOREBAY_PYTHON_LINK=shared")
     endif()
     set(FOREBAY_PY_VERSION ${v} PARENT_SCOPE)
+endfunction()
+
+# forebay_complete(LIBRARY_VARIABLE TARGET VERSION): Debian 13's libpython3.13.a
+# has the module _sha2 without the code that it calls. Such an object is left
+# out of a copy, and python/absent/ says "not there" in its place.
+function(forebay_complete library target v)
+    execute_process(COMMAND ${CMAKE_NM} ${${library}}
+        OUTPUT_VARIABLE symbols ERROR_QUIET)
+    if(NOT symbols MATCHES " U [a-z_]*Hacl_Hash_SHA2_malloc_512\n" OR
+            symbols MATCHES " T [a-z_]*Hacl_Hash_SHA2_malloc_512\n")
+        return()
+    endif()
+    message(STATUS "forebay-worker-${v}: without _sha2, which is incomplete "
+        "in that library")
+    set(copy ${CMAKE_BINARY_DIR}/libpython${v}-complete.a)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E copy ${${library}} ${copy}
+        COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${CMAKE_AR} d ${copy} sha2module.o
+        COMMAND_ERROR_IS_FATAL ANY)
+    target_sources(${target} INTERFACE
+        ${PROJECT_SOURCE_DIR}/python/absent/sha2.c)
+    set(${library} ${copy} PARENT_SCOPE)
 endfunction()

@@ -232,12 +232,13 @@ parse_file(const char *path, struct app_name *ret, char *why, size_t size)
     return climb_packages(ret, why, size);
 }
 
-/* Whether text names a file rather than a module. */
+/* Whether text names a file rather than a module. "site.wsgi" is what Django
+ * calls its module wsgi: a file only if there is one. */
 static bool
 looks_like_file(const char *text)
 {
     return strchr(text, '/') != NULL || ends_with(text, ".py") ||
-           ends_with(text, ".wsgi") || is_file(text);
+           is_file(text) || (ends_with(text, ".wsgi") && !is_dotted(text));
 }
 
 int

@@ -107,6 +107,7 @@ parse_tcp(const char *text, struct address *a, char *why, size_t size)
 {
     const char *host = text, *colon;
     size_t len;
+    long port;
 
     if (text[0] == '[') {
         const char *end = strchr(text, ']');
@@ -144,7 +145,8 @@ parse_tcp(const char *text, struct address *a, char *why, size_t size)
                  len == 0 ? "empty" : "too long (127 bytes are allowed)");
         return -1;
     }
-    if (parse_number(colon + 1, 65535) < 0) {
+    port = parse_number(colon + 1, 65535);
+    if (port < 0) {
         snprintf(why, size,
                  "the port in \"%s\" must be a number from 0 to 65535 (0 takes "
                  "any free one)",
@@ -154,7 +156,7 @@ parse_tcp(const char *text, struct address *a, char *why, size_t size)
     a->kind = ADDRESS_TCP;
     memcpy(a->host, host, len);
     a->host[len] = '\0';
-    snprintf(a->port, sizeof(a->port), "%ld", parse_number(colon + 1, 65535));
+    snprintf(a->port, sizeof(a->port), "%u", (unsigned)port & 0xffff);
     return 0;
 }
 
