@@ -178,6 +178,8 @@ tell_requests(struct generation *g, unsigned i)
     }
 }
 
+/* How many requests a worker that is gone has answered. What it has counted
+ * goes into the pool's history. */
 static uint64_t
 answered(struct generation *g, unsigned i)
 {
@@ -185,9 +187,23 @@ answered(struct generation *g, unsigned i)
     uint64_t sum = 0;
 
     for (unsigned t = 0; t < k; t++) {
-        sum += atomic_exchange(&g->score.slot[i * k + t].requests, 0);
+        sum +=
+            scoreboard_take(&g->score.slot[i * k + t], &g->history->answered);
     }
     return sum;
+}
+
+static void
+count_end(struct generation *g, int status)
+{
+    if (g->stopping) {
+        return;
+    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        g->history->ended++;
+    } else {
+        g->history->crashed++;
+    }
 }
 
 static void
@@ -221,6 +237,7 @@ worker_exited(struct generation *g, unsigned i, int status)
     uint64_t lived = uv_now(g->loop) - slot->started_ms;
     uint64_t delay = backoff_after_end(&g->backoff, lived, answered(g, i));
 
+    count_end(g, status);
     tell_end(g, i, status, delay);
     tell_requests(g, i);
     *slot = (struct slot){ .state = SLOT_EMPTY };
@@ -636,6 +653,10 @@ on_handle_closed(uv_handle_t *handle)
 void
 generation_free(struct generation *g)
 {
+    /* Workers that outlive their template finish uncounted from here on. */
+    for (unsigned i = 0; i < g->count; i++) {
+        answered(g, i);
+    }
     g->open_handles = 5 + (int)g->supervision.polls;
     uv_close((uv_handle_t *)&g->process, on_handle_closed);
     uv_close((uv_handle_t *)&g->poll, on_handle_closed);

@@ -17,6 +17,7 @@
 #include "server/backoff.h"
 #include "server/executor_limits.h"
 #include "server/listener_set.h"
+#include "server/memory.h"
 #include "server/scoreboard.h"
 
 struct log_source;
@@ -40,6 +41,17 @@ struct slot {
     bool overdue;           /* a request of it is past every deadline */
     bool stopped;           /* found stopped (SIGSTOP); said once */
     struct log_source *log;
+    struct memory_use memory; /* as status.c read it last, at memory_ms */
+    uint64_t memory_ms;
+};
+
+/* What the workers of a pool that are gone leave behind, of all its
+ * generations. Only grows. */
+struct worker_history {
+    struct score_totals answered;
+    uint64_t crashed; /* by a signal, or with an exit code */
+    uint64_t ended;   /* in order: recycled, not needed, asked to by the
+                         application; not those of a generation that stops */
 };
 
 /* What the pool hears. All are called from the loop. */
@@ -69,7 +81,9 @@ struct supervision {
 
 struct generation {
     uv_loop_t *loop;
-    struct pool_settings settings; /* its own copy */
+    struct pool_settings settings;  /* its own copy */
+    unsigned long number;           /* the pool's first is 1 */
+    struct worker_history *history; /* the pool's; set before the loop runs */
     const struct generation_events *events;
     void *ctx;
 
@@ -86,6 +100,8 @@ struct generation {
     unsigned count;
     unsigned first; /* workers of the first set */
     struct supervision supervision;
+    struct memory_use memory; /* of the template, as in struct slot */
+    uint64_t memory_ms;
     struct backoff backoff;
     uint64_t started_ms;
 
@@ -133,7 +149,8 @@ int generation_scale(struct generation *g, unsigned workers, char *why,
 /* How many slots are in a state. */
 unsigned generation_count(const struct generation *g, enum slot_state state);
 
-/* After ended(): close its handles and free it. */
+/* After ended(): hand what its workers have counted to the history, close its
+ * handles and free it. */
 void generation_free(struct generation *g);
 
 #endif

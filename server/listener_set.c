@@ -9,9 +9,9 @@
 
 #include "server/privileges.h"
 
-static int
-read_options(const struct pool_settings *s, struct listener_options *o,
-             char *why, size_t size)
+int
+listener_set_rights(const struct pool_settings *s, struct listener_options *o,
+                    char *why, size_t size)
 {
     uid_t uid = (uid_t)-1;
     gid_t gid = (gid_t)-1;
@@ -75,7 +75,7 @@ listener_set_open(struct listener_set *set, const struct pool_settings *s,
     struct listener_options o;
 
     set->count = 0;
-    if (read_options(s, &o, why, size) != 0) {
+    if (listener_set_rights(s, &o, why, size) != 0) {
         return -1;
     }
     for (unsigned i = 0; i < s->listen.count; i++) {

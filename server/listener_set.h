@@ -17,6 +17,11 @@ struct listener_set {
     unsigned count;
 };
 
+/* Backlog, mode, owner and group as the settings have them. 0, or -1 with a
+ * sentence. */
+int listener_set_rights(const struct pool_settings *s,
+                        struct listener_options *o, char *why, size_t size);
+
 /* Open what s->listen names; what old (or NULL) has open under the same setting
  * is taken from there and not opened again. 0, or -1 with a sentence; then
  * nothing new is open. */

@@ -15,6 +15,7 @@
 
 #include "conf/config.h"
 #include "server/check.h"
+#include "server/ctl.h"
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/manager.h"
@@ -38,6 +39,9 @@ static const char usage[] =
     "                                  spawn-fcgi; also for #! lines)\n"
     "  forebay check [options] APP     tell what would keep it from starting\n"
     "  forebay check [-c FILE]         the same of a configuration\n"
+    "  forebay ctl COMMAND             status, reload, stop ... of the one "
+    "that\n"
+    "                                  runs\n"
     "  forebay request [options] URL   ask a FastCGI or SCGI server\n"
     "  forebay COMMAND --help          the options of a command\n"
     "  forebay --version\n"
@@ -53,6 +57,8 @@ struct command {
     bool help;
     bool inherited;     /* the listening socket is descriptor 0 */
     const char *config; /* a file; NULL: the settings are in the command line */
+    const char *control; /* as in struct manager_settings; NULL: none */
+    const char *status_listen;
 };
 
 static int
@@ -82,6 +88,15 @@ other_option(const char *name, const char *value, void *ctx,
     if (strcmp(name, "log-level") == 0 || strcmp(name, "log_level") == 0) {
         return log_level(value, err);
     }
+    if (c->what != CHECK && strcmp(name, "control") == 0) {
+        c->control = value;
+        return 2;
+    }
+    if (c->what != CHECK && (strcmp(name, "status-listen") == 0 ||
+                             strcmp(name, "status_listen") == 0)) {
+        c->status_listen = value;
+        return 2;
+    }
     if (c->what != RUN &&
         (strcmp(name, "config") == 0 || strcmp(name, "c") == 0)) {
         c->config = value;
@@ -107,6 +122,13 @@ print_help(int what)
                "\n",
                what == SERVE ? "serve" : "check",
                what == SERVE ? "serve" : "check");
+    }
+    if (what != CHECK) {
+        printf("  --control PATH             socket of forebay ctl (default: "
+               "none)\n"
+               "  --status-listen ADDRESS    status, metrics and ping over "
+               "FastCGI, SCGI, HTTP\n"
+               "                             (default: none)\n");
     }
     printf("  --log-level LEVEL          error, warn, info or debug "
            "(default info)\n");
@@ -166,7 +188,9 @@ static int
 refuse_settings(const struct command *c, const struct pool_settings *s)
 {
     char option[80];
-    const char *name = settings_first_given(s);
+    const char *name = c->control != NULL         ? "control"
+                       : c->status_listen != NULL ? "status_listen"
+                                                  : settings_first_given(s);
 
     if (name == NULL) {
         return 0;
@@ -180,8 +204,8 @@ refuse_settings(const struct command *c, const struct pool_settings *s)
         }
     }
     fprintf(stderr,
-            "forebay: %s and -c cannot be given together: all settings of the "
-            "pools are in\n%s\n",
+            "forebay: %s and -c cannot be given together: all settings are in\n"
+            "%s\n",
             option, c->config);
     return MANAGER_EXIT_USAGE;
 }
@@ -227,11 +251,22 @@ read_command_line(int what, int argc, char **argv, struct command *c,
     return settings_finish(s, &err) == 0 ? 0 : bad_usage(&err);
 }
 
+/* A copy of what the command line says, if it says anything. 0 or -1. */
+static int
+take(const char *value, char **ret)
+{
+    if (value == NULL) {
+        return 0;
+    }
+    *ret = strdup(value);
+    return *ret != NULL ? 0 : -1;
+}
+
 static int
 serve(struct pool_settings *s, const struct command *c)
 {
     struct config config;
-    int code;
+    int code = MANAGER_EXIT_FAILED;
 
     upgrade_receive();
     close_leaked(c->inherited);
@@ -239,7 +274,12 @@ serve(struct pool_settings *s, const struct command *c)
         fprintf(stderr, "forebay: out of memory\n");
         return MANAGER_EXIT_FAILED;
     }
-    code = manager_run(&config, NULL, c->inherited);
+    if (take(c->control, &config.manager.control) != 0 ||
+        take(c->status_listen, &config.manager.status_listen) != 0) {
+        fprintf(stderr, "forebay: out of memory\n");
+    } else {
+        code = manager_run(&config, NULL, c->inherited);
+    }
     config_release(&config);
     return code;
 }
@@ -284,6 +324,7 @@ config_command(const struct command *c)
     if (c->what == CHECK) {
         code = check_config(&config);
     } else {
+        upgrade_receive();
         close_leaked(false);
         code = manager_run(&config, path, false);
     }
@@ -324,8 +365,9 @@ print_version(void)
     struct venv_worker worker[VENV_MAX_WORKERS];
     unsigned n = venv_list_workers(worker, VENV_MAX_WORKERS);
 
-    printf("forebay %s\nlibuv %s\nlibfcgi %s\n", FOREBAY_VERSION,
-           uv_version_string(), FOREBAY_LIBFCGI_VERSION);
+    printf("forebay %s\nlibuv %s\nlibfcgi %s\njansson %s\n", FOREBAY_VERSION,
+           uv_version_string(), FOREBAY_LIBFCGI_VERSION,
+           FOREBAY_JANSSON_VERSION);
     fflush(stdout);
     for (unsigned i = 0; i < n; i++) {
         char command[VENV_PATH_MAX + 16];
@@ -360,6 +402,9 @@ main(int argc, char **argv)
     }
     if (strcmp(command, "program-template") == 0) { /* by the manager */
         return program_template_main(argc - 1, argv + 1);
+    }
+    if (strcmp(command, "ctl") == 0) {
+        return ctl_main(argc - 1, argv + 1);
     }
     if (strcmp(command, "request") == 0) {
         return request_client_main(argc - 1, argv + 1);

@@ -11,9 +11,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/admin.h"
 #include "server/log.h"
 #include "server/log_relay.h"
 #include "server/notify.h"
@@ -32,6 +34,7 @@ struct manager {
     char *pidfile;    /* owned; there once the first start went well, or NULL */
     bool inherited;
     bool stopping;
+    bool draining;      /* stopping, without a deadline so far */
     bool handed_over;   /* to a new manager */
     unsigned reloading; /* reloads that have not ended */
     bool hurried;       /* a second order to stop came, or the deadline */
@@ -41,6 +44,13 @@ struct manager {
     uv_timer_t watchdog; /* systemd's */
     uv_signal_t signal[12];
     unsigned signals;
+
+    struct admin admin;
+    struct control_handlers handlers;
+    uint64_t started_ms;
+    time_t started_at;
+    char reload_failure[800]; /* of the file; "": it was read */
+    uint64_t reload_failed_ms;
 };
 
 /* -- stop -------------------------------------------------------------------
@@ -81,15 +91,30 @@ longest_grace(const struct manager *m)
     return longest;
 }
 
+/* This manager was to follow another one and ends before it serves: that one
+ * goes on, and its sockets keep their paths. */
+static void
+leave_paths(struct manager *m)
+{
+    if (upgrade_is_pending()) {
+        admin_hand_over(&m->admin);
+        for (struct pool *p = m->pools; p != NULL; p = p->following) {
+            listener_set_disown(&p->listeners);
+        }
+    }
+}
+
 /* Once: finish what runs. Twice: at once. */
 static void
 stop(struct manager *m, int code, const char *why)
 {
     struct pool *next;
 
-    if (!m->stopping) {
+    if (!m->stopping || m->draining) {
         m->stopping = true;
+        m->draining = false;
         m->exit_code = code;
+        leave_paths(m);
         notify("STOPPING=1");
         log_info("%s: stopping; requests in flight have %llu s", why,
                  (unsigned long long)longest_grace(m) / 1000);
@@ -145,6 +170,26 @@ take_log_level(const struct manager_settings *s)
 
     if (s->log_level != NULL && log_level_named(s->log_level, &level) == 0) {
         log_suggest_level(level);
+    }
+}
+
+static void
+drain(struct manager *m)
+{
+    struct pool *next;
+
+    if (m->stopping) {
+        return;
+    }
+    m->stopping = m->draining = true;
+    notify("STOPPING=1");
+    log_info("draining: no new connections; the end comes with the last "
+             "request");
+    for (struct pool *p = m->pools; p != NULL; p = next) {
+        next = p->following;
+        if (p->state != POOL_STOPPING) {
+            pool_drain(p);
+        }
     }
 }
 
@@ -222,7 +267,7 @@ static const struct pool_events pool_events = {
 static int
 add_pool(struct manager *m, struct pool_settings *s, struct pool **ret)
 {
-    struct pool *p = malloc(sizeof(*p));
+    struct pool *p = malloc(sizeof(*p)), **at = &m->pools;
     char why[1024];
     int code;
 
@@ -237,8 +282,11 @@ add_pool(struct manager *m, struct pool_settings *s, struct pool **ret)
         pool_free(p);
         return code;
     }
-    p->following = m->pools;
-    m->pools = p;
+    p->following = NULL;
+    while (*at != NULL) {
+        at = &(*at)->following;
+    }
+    *at = p;
     *ret = p;
     return 0;
 }
@@ -268,27 +316,71 @@ is_configured(const struct config *c, const char *name)
     return false;
 }
 
+/* A reload of one or several pools, and who waits for its end. */
+struct reloading {
+    struct manager *m;
+    control_done done; /* NULL: nobody waits */
+    void *who;
+    unsigned pools; /* that have not ended theirs, and one more until all have
+                       been told */
+    char why[800];  /* what was refused first; "": nothing */
+};
+
 /* systemd hears of the end of a reload when all its pools have ended theirs. */
 static void
 on_reloaded(struct pool *p, const char *why, void *ctx)
 {
-    struct manager *m = ctx;
-    (void)p;
-    (void)why;
+    struct reloading *r = ctx;
+    struct manager *m = r->m;
 
+    if (why != NULL && r->why[0] == '\0') {
+        snprintf(r->why, sizeof(r->why), "pool %s: %s", p->settings->name, why);
+    }
+    if (--r->pools > 0) {
+        return;
+    }
     if (--m->reloading == 0 && !m->stopping) {
         notify("READY=1");
+    }
+    if (r->done != NULL) {
+        r->done(r->why[0] != '\0' ? r->why : NULL, r->who);
+    }
+    free(r);
+}
+
+static void
+reload_pool(struct pool *p, struct pool_settings *s, struct reloading *r)
+{
+    r->pools++;
+    pool_reload(p, s, on_reloaded, r);
+}
+
+static void
+start_new_pool(struct pool_settings *s, struct reloading *r)
+{
+    char name[128];
+    struct pool *p;
+
+    snprintf(name, sizeof(name), "%s", s->name);
+    if (add_pool(r->m, s, &p) == 0) {
+        r->pools++;
+        pool_when_serving(p, on_reloaded, r);
+        pool_start(p);
+    } else if (r->why[0] == '\0') {
+        snprintf(r->why, sizeof(r->why),
+                 "pool %s cannot be opened; the log says why", name);
     }
 }
 
 /* Pools that the file no longer names end; the others reload; new ones start.
- */
+ * With a name, only that pool. */
 static void
-apply(struct manager *m, struct config *c)
+apply(struct manager *m, struct config *c, const char *only,
+      struct reloading *r)
 {
     struct pool *next;
 
-    for (struct pool *p = m->pools; p != NULL; p = next) {
+    for (struct pool *p = m->pools; p != NULL && only == NULL; p = next) {
         next = p->following;
         if (p->state != POOL_STOPPING && !is_configured(c, p->settings->name)) {
             log_info("pool %s: no longer in %s; it ends", p->settings->name,
@@ -297,46 +389,101 @@ apply(struct manager *m, struct config *c)
         }
     }
     for (unsigned i = 0; i < c->pools; i++) {
-        struct pool *p = find_pool(m, c->pool[i]->name);
+        struct pool_settings *s = c->pool[i];
+        struct pool *p = find_pool(m, s->name);
 
-        if (p != NULL) {
-            m->reloading++;
-            pool_reload(p, c->pool[i], on_reloaded, m);
-        } else if (add_pool(m, c->pool[i], &p) == 0) {
-            pool_start(p);
+        if (only != NULL && strcmp(s->name, only) != 0) {
+            continue; /* config_release() frees it */
         }
         c->pool[i] = NULL; /* taken over */
+        if (p != NULL) {
+            reload_pool(p, s, r);
+        } else {
+            start_new_pool(s, r);
+        }
     }
-    c->pools = 0;
+}
+
+/* What a reload does not change. */
+static void
+tell_unchanged(const struct manager *m, const char *name, const char *is,
+               const char *becomes)
+{
+    if (strcmp(is != NULL ? is : "", becomes != NULL ? becomes : "") != 0) {
+        log_warnx("%s is another one in %s now; that takes a restart", name,
+                  m->file);
+    }
 }
 
 static void
-reload(struct manager *m)
+reload_file(struct manager *m, const char *only, struct reloading *r)
 {
     struct conf_error error;
     struct config c;
-    char why[1024];
 
-    if (m->stopping) {
+    if (config_read(m->file, &c, &error) != 0) {
+        conf_error_format(&error, m->reload_failure, sizeof(m->reload_failure));
+        m->reload_failed_ms = uv_now(&m->loop);
+        log_error("reload refused: %s; everything serves on as it was",
+                  m->reload_failure);
+        snprintf(r->why, sizeof(r->why), "%s", m->reload_failure);
         return;
     }
-    notify_reloading();
-    m->reloading++;
-    if (m->file == NULL) {
-        for (struct pool *p = m->pools; p != NULL; p = p->following) {
-            m->reloading++;
-            pool_reload(p, NULL, on_reloaded, m);
-        }
-    } else if (config_read(m->file, &c, &error) == 0) {
-        take_log_level(&c.manager);
-        set_pidfile(m, c.manager.pidfile);
-        apply(m, &c);
-        config_release(&c);
-    } else {
-        log_error("reload refused: %s; everything serves on as it was",
-                  conf_error_format(&error, why, sizeof(why)));
+    m->reload_failure[0] = '\0';
+    if (only != NULL && !is_configured(&c, only)) {
+        snprintf(r->why, sizeof(r->why), "there is no pool %s in %s", only,
+                 m->file);
     }
-    on_reloaded(NULL, NULL, m);
+    take_log_level(&c.manager);
+    set_pidfile(m, c.manager.pidfile);
+    tell_unchanged(m, "control", m->settings.control, c.manager.control);
+    tell_unchanged(m, "status_listen", m->settings.status_listen,
+                   c.manager.status_listen);
+    apply(m, &c, only, r);
+    config_release(&c);
+}
+
+/* Without a file: the same settings again, the code anew. */
+static void
+reload_code(struct manager *m, const char *only, struct reloading *r)
+{
+    bool found = false;
+
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->state != POOL_STOPPING &&
+            (only == NULL || strcmp(p->settings->name, only) == 0)) {
+            reload_pool(p, NULL, r);
+            found = true;
+        }
+    }
+    if (!found) {
+        snprintf(r->why, sizeof(r->why), "there is no pool %s",
+                 only != NULL ? only : "");
+    }
+}
+
+/* done (NULL: nobody waits) may be called at once. */
+static void
+reload(struct manager *m, const char *only, control_done done, void *who)
+{
+    struct reloading *r = calloc(1, sizeof(*r));
+
+    if (m->stopping || r == NULL) {
+        if (done != NULL) {
+            done(r != NULL ? "forebay is being stopped" : "out of memory", who);
+        }
+        free(r);
+        return;
+    }
+    *r = (struct reloading){ .m = m, .done = done, .who = who, .pools = 1 };
+    m->reloading++;
+    notify_reloading();
+    if (m->file != NULL) {
+        reload_file(m, only, r);
+    } else {
+        reload_code(m, only, r);
+    }
+    on_reloaded(NULL, NULL, r);
 }
 
 /* -- upgrade ----------------------------------------------------------------
@@ -352,6 +499,7 @@ on_upgraded(bool ok, void *ctx)
         return;
     }
     m->handed_over = true;
+    admin_hand_over(&m->admin);
     for (struct pool *p = m->pools; p != NULL; p = p->following) {
         p->handed_over = true;
     }
@@ -372,8 +520,8 @@ upgrade(struct manager *m)
     if (m->stopping || m->inherited) {
         return;
     }
-    if (upgrade_start(&m->loop, m->pools, on_upgraded, m, why, sizeof(why)) !=
-        0) {
+    if (upgrade_start(&m->loop, m->pools, &m->admin.listeners, on_upgraded, m,
+                      why, sizeof(why)) != 0) {
         log_error("upgrade: %s", why);
     }
 }
@@ -386,6 +534,122 @@ scale_all(struct manager *m, int by)
             pool_scale_by(p, by);
         }
     }
+}
+
+/* -- forebay ctl ------------------------------------------------------------
+ */
+
+static int
+ctl_status(void *ctx, enum status_format format, struct buf *out)
+{
+    struct manager *m = ctx;
+    const struct status_manager self = {
+        .started_ms = m->started_ms,
+        .started_at = m->started_at,
+        .stopping = m->stopping,
+        .reload_failure =
+            m->reload_failure[0] != '\0' ? m->reload_failure : NULL,
+        .reload_failed_ms = m->reload_failed_ms,
+    };
+
+    return status_write(m->pools, &self, format, out);
+}
+
+static void
+ctl_reload(void *ctx, const char *pool, control_done done, void *who)
+{
+    reload(ctx, pool, done, who);
+}
+
+static void
+ctl_stop(void *ctx, bool deadline)
+{
+    if (deadline) {
+        stop(ctx, MANAGER_EXIT_OK, "forebay ctl stop");
+    } else {
+        drain(ctx);
+    }
+}
+
+struct draining {
+    control_done done;
+    void *who;
+};
+
+static void
+on_drained(struct pool *p, const char *why, void *ctx)
+{
+    struct draining *d = ctx;
+    (void)p;
+
+    d->done(why, d->who);
+    free(d);
+}
+
+static void
+ctl_drain(void *ctx, const char *pool, control_done done, void *who)
+{
+    struct pool *p = find_pool(ctx, pool);
+    struct draining *d = malloc(sizeof(*d));
+    char why[256];
+
+    if (p == NULL || d == NULL) {
+        snprintf(why, sizeof(why), "there is no pool %s", pool);
+        done(p != NULL ? "out of memory" : why, who);
+        free(d);
+        return;
+    }
+    *d = (struct draining){ done, who };
+    log_info("pool %s: draining: no new connections; its end comes with the "
+             "last request",
+             pool);
+    pool_when_gone(p, on_drained, d);
+    pool_drain(p);
+}
+
+static int
+ctl_scale(void *ctx, const char *pool, char sign, unsigned number, char *why,
+          size_t size)
+{
+    struct pool *p = find_pool(ctx, pool);
+    unsigned now;
+
+    if (p == NULL || p->current == NULL) {
+        snprintf(why, size,
+                 p == NULL ? "there is no pool %s"
+                           : "pool %s has no template right now",
+                 pool);
+        return -1;
+    }
+    now = status_wanted(p);
+    if (sign == '+') {
+        number += now;
+    } else if (sign == '-') {
+        number = now > number ? now - number : 0;
+    }
+    return generation_scale(p->current, number, why, size);
+}
+
+/* The sockets of the manager itself. 0 or an exit code. */
+static int
+open_sockets(struct manager *m, const struct config *c)
+{
+    char why[1024];
+
+    m->handlers = (struct control_handlers){
+        .ctx = m,
+        .status = ctl_status,
+        .reload = ctl_reload,
+        .stop = ctl_stop,
+        .drain = ctl_drain,
+        .scale = ctl_scale,
+    };
+    if (admin_open(&m->admin, &m->loop, &m->settings, c->pool[0], &m->handlers,
+                   why, sizeof(why)) != 0) {
+        log_error("%s", why);
+        return MANAGER_EXIT_UNAVAILABLE;
+    }
+    return 0;
 }
 
 /* -- signals ----------------------------------------------------------------
@@ -436,7 +700,7 @@ on_signal(uv_signal_t *handle, int signo)
         stop(m, MANAGER_EXIT_OK, "SIGQUIT");
         break;
     case SIGHUP:
-        reload(m);
+        reload(m, NULL, NULL, NULL);
         break;
     case SIGUSR1:
         if (m->inherited) { /* lighttpd's and mod_fcgid's graceful stop */
@@ -531,11 +795,15 @@ serve(struct manager *m, struct config *c)
         log_error("pidfile: %s", why);
         return MANAGER_EXIT_CONFIG;
     }
+    if (code == 0) {
+        code = open_sockets(m, c);
+    }
     for (unsigned i = 0; i < c->pools && code == 0; i++) {
         code = add_pool(m, c->pool[i], &p);
         c->pool[i] = NULL; /* taken over */
     }
     if (code != 0) {
+        leave_paths(m);
         while (m->pools != NULL) {
             p = m->pools;
             m->pools = p->following;
@@ -543,7 +811,7 @@ serve(struct manager *m, struct config *c)
         }
         return code;
     }
-    for (p = m->pools; p != NULL; p = p->following) {
+    for (p = m->pools; p != NULL && !m->stopping; p = p->following) {
         pool_start(p);
     }
     if (m->pools != NULL) {
@@ -569,6 +837,8 @@ manager_run(struct config *c, const char *file, bool inherited)
     m->inherited = inherited;
     m->settings = c->manager;
     take_log_level(&m->settings);
+    m->started_ms = uv_now(&m->loop);
+    m->started_at = time(NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (inherited) {
         follow_parent();
@@ -583,6 +853,7 @@ manager_run(struct config *c, const char *file, bool inherited)
     }
     log_relay_start(&m->loop);
     code = serve(m, c);
+    admin_close(&m->admin);
     log_relay_finish(LOG_FLUSH_MS);
     uv_walk(&m->loop, close_any, NULL);
     uv_run(&m->loop, UV_RUN_DEFAULT);

@@ -64,7 +64,9 @@ retire(struct pool *p, struct generation *g)
     generation_stop(g,
                     p->handed_over || (p->state == POOL_SERVING &&
                                        p->current != NULL && p->current != g));
-    uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout, 0);
+    if (!p->draining) {
+        uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout, 0);
+    }
 }
 
 /* -- reload -----------------------------------------------------------------
@@ -115,6 +117,9 @@ reload_ended(struct pool *p, const char *why)
     if (why != NULL) {
         log_error("pool %s: reload refused: %s; the old workers serve on",
                   name(p), why);
+        p->refused++;
+        p->reload_failed_ms = uv_now(p->loop);
+        snprintf(p->reload_failure, sizeof(p->reload_failure), "%s", why);
         free_settings(&p->next_settings);
         listener_set_close(&p->next_listeners, &p->listeners);
     }
@@ -129,7 +134,8 @@ reload_ended(struct pool *p, const char *why)
 }
 
 static void
-add_waiter(struct pool *p, pool_reloaded done, void *ctx, bool again)
+add_waiter(struct pool *p, struct pool_waiter **list, pool_reloaded done,
+           void *ctx, bool again)
 {
     struct pool_waiter *w = malloc(sizeof(*w));
 
@@ -137,8 +143,8 @@ add_waiter(struct pool *p, pool_reloaded done, void *ctx, bool again)
         done(p, "out of memory", ctx);
         return;
     }
-    *w = (struct pool_waiter){ done, ctx, again, p->waiters };
-    p->waiters = w;
+    *w = (struct pool_waiter){ done, ctx, again, *list };
+    *list = w;
 }
 
 void
@@ -150,7 +156,7 @@ pool_reload(struct pool *p, struct pool_settings *s, pool_reloaded done,
     char why[512];
 
     if (done != NULL) {
-        add_waiter(p, done, ctx, busy);
+        add_waiter(p, &p->waiters, done, ctx, busy);
     }
     if (busy) {
         /* One is under way, or a start is: once more when that has ended. */
@@ -185,6 +191,7 @@ take_over(struct pool *p)
     p->current = p->next;
     p->next = NULL;
     p->reloads++;
+    p->reload_failure[0] = '\0';
     if (p->next_settings != NULL) {
         free_settings(&p->settings);
         p->settings = p->next_settings;
@@ -199,6 +206,20 @@ take_over(struct pool *p)
 
 /* -- what generations report ------------------------------------------------
  */
+
+/* Its last process is gone, and so is p afterwards. */
+static void
+stopped(struct pool *p)
+{
+    while (p->gone != NULL) {
+        struct pool_waiter *w = p->gone;
+
+        p->gone = w->next;
+        w->done(p, NULL, w->ctx);
+        free(w);
+    }
+    p->events->stopped(p, p->ctx);
+}
 
 static void
 tell_ready(struct pool *p, struct generation *g)
@@ -231,6 +252,8 @@ on_ready(struct generation *g, void *ctx)
     }
     if (p->reload_again) { /* asked for while it started */
         reload_ended(p, NULL);
+    } else {
+        tell_waiters(p, NULL);
     }
 }
 
@@ -247,6 +270,7 @@ on_failed(struct generation *g, const char *why, void *ctx)
     }
     log_error("pool %s cannot start: %s", name(p), why);
     if (p->state == POOL_STARTING) {
+        tell_waiters(p, why);
         p->events->failed(p, p->ctx);
     } else {
         retire(p, g);
@@ -274,10 +298,12 @@ replace_current(struct pool *p, uint64_t lived_ms)
 {
     uint64_t delay = backoff_after_end(&p->backoff, lived_ms, 0);
 
+    p->lost++;
     if (p->state == POOL_STARTING &&
         backoff_gives_up(&p->backoff, p->settings->max_start_failures)) {
         log_error("pool %s cannot start: its template ended %u times", name(p),
                   p->backoff.quick);
+        tell_waiters(p, "it cannot start: its template ends again and again");
         p->events->failed(p, p->ctx);
         return;
     }
@@ -299,7 +325,7 @@ on_ended(struct generation *g, void *ctx)
     if (p->state == POOL_STOPPING) {
         if (p->all == NULL) {
             uv_timer_stop(&p->kill);
-            p->events->stopped(p, p->ctx);
+            stopped(p);
         }
     } else if (was_next) {
         reload_ended(p, "its template ended before it was ready");
@@ -321,12 +347,13 @@ void
 pool_stop(struct pool *p)
 {
     p->state = POOL_STOPPING;
+    p->reload_again = false;
     uv_timer_stop(&p->restart);
     listener_set_close(&p->next_listeners, &p->listeners);
     listener_set_close(&p->listeners, NULL);
     tell_waiters(p, "the pool is being stopped");
     if (p->all == NULL) {
-        p->events->stopped(p, p->ctx);
+        stopped(p);
         return;
     }
     for (struct generation *g = p->all; g != NULL; g = g->next) {
@@ -339,6 +366,14 @@ pool_hand_over(struct pool *p)
 {
     p->handed_over = true;
     listener_set_disown(&p->listeners);
+    pool_stop(p);
+}
+
+void
+pool_drain(struct pool *p)
+{
+    p->draining = true;
+    uv_timer_stop(&p->kill); /* of an older generation */
     pool_stop(p);
 }
 
@@ -359,6 +394,18 @@ pool_scale_by(struct pool *p, int by)
         log_warnx("pool %s: the number of workers stays %u: %s", name(p), now,
                   (int)now + by < 1 ? "one is the least" : why);
     }
+}
+
+void
+pool_when_serving(struct pool *p, pool_reloaded done, void *ctx)
+{
+    add_waiter(p, &p->waiters, done, ctx, false);
+}
+
+void
+pool_when_gone(struct pool *p, pool_reloaded done, void *ctx)
+{
+    add_waiter(p, &p->gone, done, ctx, false);
 }
 
 void
@@ -455,6 +502,8 @@ start_generation(struct pool *p, const struct pool_settings *s,
                          &generation_events, p, &g, why, size) != 0) {
         return NULL;
     }
+    g->number = ++p->generations;
+    g->history = &p->history;
     g->next = p->all;
     p->all = g;
     return g;
@@ -478,6 +527,7 @@ pool_start(struct pool *p)
         start_generation(p, p->settings, &p->listeners, why, sizeof(why));
     if (p->current == NULL) {
         log_error("pool %s: %s", name(p), why);
+        tell_waiters(p, why);
         p->events->failed(p, p->ctx);
     } else if (p->settings->autoreload) {
         p->autoreload = autoreload_start(p->loop, p->settings, on_change, p);

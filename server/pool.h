@@ -76,8 +76,18 @@ struct pool {
     bool reload_again; /* asked for while one was under way, */
     struct pool_settings *again_settings; /* with these, owned, or NULL */
     struct pool_waiter *waiters;
-    unsigned long reloads;
-    bool handed_over; /* a new manager has its sockets and its queue */
+    bool handed_over;         /* a new manager has its sockets and its queue */
+    struct pool_waiter *gone; /* wait for its end */
+    bool draining;            /* stops without a deadline */
+
+    /* For the status. */
+    struct worker_history history;
+    unsigned long generations; /* started so far */
+    unsigned long reloads;     /* that went well, */
+    unsigned long refused;     /* and that did not */
+    unsigned long lost;        /* templates that died while they served */
+    char reload_failure[512];  /* of the last reload; "": it went well */
+    uint64_t reload_failed_ms;
 
     struct autoreload *autoreload; /* NULL: off */
 
@@ -101,8 +111,11 @@ void pool_start(struct pool *p);
 void pool_reload(struct pool *p, struct pool_settings *s, pool_reloaded done,
                  void *ctx);
 
+/* Tell done once the pool serves, or cannot start. Before pool_start(). */
+void pool_when_serving(struct pool *p, pool_reloaded done, void *ctx);
+
 /* Workers finish what they have and end; new connections are refused, those in
- * the backlog still served. */
+ * the backlog still served. p may be gone on return (stopped() was called). */
 void pool_stop(struct pool *p);
 
 /* The same when a new manager serves on the same sockets and takes the kept
@@ -111,6 +124,12 @@ void pool_hand_over(struct pool *p);
 
 /* One worker more or less, where the number is fixed. */
 void pool_scale_by(struct pool *p, int by);
+
+/* The same, without a deadline for requests in flight. */
+void pool_drain(struct pool *p);
+
+/* Tell done, with no why, when the pool's last process is gone. */
+void pool_when_gone(struct pool *p, pool_reloaded done, void *ctx);
 
 /* Kill what is left; the second time the templates as well. */
 void pool_kill(struct pool *p, bool templates);

@@ -18,8 +18,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "server/clock.h"
 
 /* The line is read and written in words; the type may alias its characters. */
 typedef uint64_t __attribute__((may_alias)) line_word;
@@ -34,6 +35,12 @@ enum {
 _Static_assert(SCORE_LINE_MAX % WORD == 0, "the line is whole words");
 _Static_assert(offsetof(struct scoreboard_slot, line) % WORD == 0,
                "the line is aligned");
+
+/* 0.5 ms to 30 s, about three to a decade. */
+const uint32_t scoreboard_bound_us[SCORE_BOUNDS] = {
+    500,    1000,   2500,    5000,    10000,   25000,    50000,    100000,
+    250000, 500000, 1000000, 2500000, 5000000, 10000000, 30000000,
+};
 
 static int
 map_slots(int fd, unsigned count, struct scoreboard *ret)
@@ -117,15 +124,6 @@ scoreboard_release(struct scoreboard *s)
     s->bytes = 0;
 }
 
-static uint64_t
-now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* "METHOD URI" cut to the room there is; returns its length. */
 static size_t
 join_line(char *out, const char *method, size_t method_len, const char *uri,
@@ -179,31 +177,96 @@ scoreboard_begin(struct scoreboard_slot *s, const char *method,
     atomic_store_explicit(&s->state, SCORE_RUNNING, memory_order_release);
 }
 
+static void
+set_state(struct scoreboard_slot *s, enum scoreboard_state state, uint64_t now)
+{
+    atomic_store_explicit(&s->since_ns, now, memory_order_relaxed);
+    atomic_store_explicit(&s->state, (uint32_t)state, memory_order_release);
+}
+
 void
 scoreboard_set(struct scoreboard_slot *s, enum scoreboard_state state)
 {
-    atomic_store_explicit(&s->since_ns, now_ns(), memory_order_relaxed);
-    atomic_store_explicit(&s->state, (uint32_t)state, memory_order_release);
+    set_state(s, state, clock_now_ns());
 }
 
 /* Only the owner adds, so no locked instruction is needed. */
 static void
-add_one(_Atomic uint64_t *counter)
+add(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_store_explicit(
-        counter, atomic_load_explicit(counter, memory_order_relaxed) + 1,
+        counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
         memory_order_relaxed);
+}
+
+static void
+count_time(struct scoreboard_slot *s, uint64_t ns)
+{
+    unsigned i = 0;
+
+    while (i < SCORE_BOUNDS && ns > (uint64_t)scoreboard_bound_us[i] * 1000) {
+        i++;
+    }
+    add(&s->bucket[i], 1);
+    add(&s->time_ns, ns);
 }
 
 void
 scoreboard_end(struct scoreboard_slot *s, bool failed)
 {
-    add_one(&s->requests);
+    uint64_t begun = atomic_load_explicit(&s->begun_ns, memory_order_relaxed);
+    uint64_t now = clock_now_ns();
+
+    add(&s->requests, 1);
     if (failed) {
-        add_one(&s->failures);
+        add(&s->failures, 1);
     }
+    count_time(s, now > begun ? now - begun : 0);
     atomic_store_explicit(&s->begun_ns, 0, memory_order_relaxed);
-    scoreboard_set(s, SCORE_IDLE);
+    set_state(s, SCORE_IDLE, now);
+}
+
+static uint64_t
+get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+void
+scoreboard_add(const struct scoreboard_slot *s, struct score_totals *sum)
+{
+    sum->requests += get(&s->requests);
+    sum->failures += get(&s->failures);
+    sum->time_ns += get(&s->time_ns);
+    for (unsigned i = 0; i < SCORE_BUCKETS; i++) {
+        sum->bucket[i] += get(&s->bucket[i]);
+    }
+}
+
+uint64_t
+scoreboard_take(struct scoreboard_slot *s, struct score_totals *sum)
+{
+    uint64_t requests = get(&s->requests);
+
+    scoreboard_add(s, sum);
+    atomic_store(&s->requests, 0);
+    atomic_store(&s->failures, 0);
+    atomic_store(&s->time_ns, 0);
+    for (unsigned i = 0; i < SCORE_BUCKETS; i++) {
+        atomic_store(&s->bucket[i], 0);
+    }
+    return requests;
+}
+
+void
+score_totals_add(struct score_totals *sum, const struct score_totals *t)
+{
+    sum->requests += t->requests;
+    sum->failures += t->failures;
+    sum->time_ns += t->time_ns;
+    for (unsigned i = 0; i < SCORE_BUCKETS; i++) {
+        sum->bucket[i] += t->bucket[i];
+    }
 }
 
 bool

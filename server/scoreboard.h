@@ -24,7 +24,8 @@ enum scoreboard_state {
     SCORE_DRAINING,
 };
 
-enum { SCORE_LINE_MAX = 200 };
+/* Latencies: SCORE_BOUNDS of them, and one more for what is above the last. */
+enum { SCORE_LINE_MAX = 200, SCORE_BOUNDS = 15, SCORE_BUCKETS };
 
 struct scoreboard_slot {
     _Atomic uint32_t sequence; /* odd while the owner writes */
@@ -37,7 +38,22 @@ struct scoreboard_slot {
     _Atomic uint64_t failures; /* of these, the application failed */
     char line[SCORE_LINE_MAX]; /* "GET /path", cut, as the peer sent it;
                                   under sequence */
+    _Atomic uint64_t time_ns;  /* that the requests took, together */
+    _Atomic uint64_t bucket[SCORE_BUCKETS]; /* how many of them took up to
+                                  scoreboard_bound_us[i], and longer than
+                                  the bound before */
 } __attribute__((aligned(128)));
+
+/* Upper bounds of the buckets but the last, in microseconds. */
+extern const uint32_t scoreboard_bound_us[SCORE_BOUNDS];
+
+/* What several slots have counted, or slots whose owners are gone. */
+struct score_totals {
+    uint64_t requests;
+    uint64_t failures;
+    uint64_t time_ns;
+    uint64_t bucket[SCORE_BUCKETS]; /* each by itself, not cumulative */
+};
 
 struct scoreboard {
     struct scoreboard_slot *slot; /* count of them, shared memory */
@@ -53,7 +69,7 @@ int scoreboard_attach(int fd, unsigned count, struct scoreboard *ret);
 void scoreboard_release(struct scoreboard *s);
 
 /* Owner: a request begins (its line is written; running, since now_ns), its
- * state changes, it ends (counted; idle). */
+ * state changes, it ends (counted, with the time since it began; idle). */
 void scoreboard_begin(struct scoreboard_slot *s, const char *method,
                       size_t method_len, const char *uri, size_t uri_len,
                       uint64_t now_ns);
@@ -63,5 +79,12 @@ void scoreboard_end(struct scoreboard_slot *s, bool failed);
 /* Reader: a copy of the line; out is terminated. False: the owner is, or died,
  * in the middle of writing it, so that it may be of two requests. */
 bool scoreboard_line(const struct scoreboard_slot *s, char *out, size_t size);
+
+/* Reader: add what the slot has counted to *sum. */
+void scoreboard_add(const struct scoreboard_slot *s, struct score_totals *sum);
+/* The same, and the slot begins anew: only when its owner is gone. Returns how
+ * many requests it had answered. */
+uint64_t scoreboard_take(struct scoreboard_slot *s, struct score_totals *sum);
+void score_totals_add(struct score_totals *sum, const struct score_totals *t);
 
 #endif

@@ -135,6 +135,12 @@ upgrade_queue(const char *pool, int ret[2])
     return false;
 }
 
+bool
+upgrade_is_pending(void)
+{
+    return self.channel >= 0;
+}
+
 void
 upgrade_complete(void)
 {
@@ -226,20 +232,27 @@ pass_fd(struct passing *p, int fd)
 }
 
 static void
+pass_listeners(struct passing *p, const struct listener_set *set)
+{
+    char line[1024];
+
+    for (unsigned i = 0; i < set->count && p->count < MAX_FDS - 3; i++) {
+        const struct listener *l = &set->item[i];
+
+        snprintf(line, sizeof(line), "listen %d %s\t%s\t%s\n",
+                 pass_fd(p, l->fd), l->path[0] != '\0' ? l->path : "-", l->text,
+                 set->spec[i]);
+        buf_append_str(&p->text, line);
+    }
+}
+
+static void
 pass_pool(struct passing *p, const struct pool *pool)
 {
     char line[1024];
     int in;
 
-    for (unsigned i = 0; i < pool->listeners.count && p->count < MAX_FDS - 3;
-         i++) {
-        const struct listener *l = &pool->listeners.item[i];
-
-        snprintf(line, sizeof(line), "listen %d %s\t%s\t%s\n",
-                 pass_fd(p, l->fd), l->path[0] != '\0' ? l->path : "-", l->text,
-                 pool->listeners.spec[i]);
-        buf_append_str(&p->text, line);
-    }
+    pass_listeners(p, &pool->listeners);
     if (p->count < MAX_FDS - 3) {
         in = pass_fd(p, pool->queue[0]);
         snprintf(line, sizeof(line), "queue %d %d %s\n", in,
@@ -273,8 +286,8 @@ spawn(uv_loop_t *loop, struct passing *p)
 
 int
 upgrade_start(uv_loop_t *loop, const struct pool *pools,
-              void (*done)(bool ok, void *ctx), void *ctx, char *why,
-              size_t size)
+              const struct listener_set *own, void (*done)(bool ok, void *ctx),
+              void *ctx, char *why, size_t size)
 {
     struct passing p = { .count = 0 };
     char line[64];
@@ -295,6 +308,7 @@ upgrade_start(uv_loop_t *loop, const struct pool *pools,
     }
     snprintf(line, sizeof(line), "channel %d\n", pass_fd(&p, pair[1]));
     buf_append_str(&p.text, line);
+    pass_listeners(&p, own);
     for (; pools != NULL; pools = pools->following) {
         pass_pool(&p, pools);
     }

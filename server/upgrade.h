@@ -25,13 +25,18 @@ void upgrade_receive(void);
  * true with ret filled in, owned by the caller. */
 const struct listener_set *upgrade_listeners(void);
 bool upgrade_queue(const char *pool, int ret[2]);
+/* Is there an old one that has not been told yet? Then what stands at the paths
+ * of sockets is still its own. */
+bool upgrade_is_pending(void);
 /* Tell the old one that the pools serve; what was not taken is closed. */
 void upgrade_complete(void);
 
-/* The old manager: start the new one. done is called once: ok, it serves, and
+/* The old manager: start the new one, which gets the sockets of the pools and
+ * its own, the manager's. done is called once: ok, it serves, and
  * this manager should stop (without removing its socket paths); else it has
  * ended and everything is as before. 0, or -1 with a sentence in why. */
 int upgrade_start(uv_loop_t *loop, const struct pool *pools,
+                  const struct listener_set *own,
                   void (*done)(bool ok, void *ctx), void *ctx, char *why,
                   size_t size);
 

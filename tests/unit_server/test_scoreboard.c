@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "server/clock.h"
 #include "server/scoreboard.h"
 
 static void
@@ -141,6 +142,93 @@ test_other_process(void **state)
     scoreboard_release(&s);
 }
 
+/* A request that began so long ago ends now. */
+static void
+request_of(struct scoreboard_slot *slot, uint64_t us)
+{
+    scoreboard_begin(slot, "GET", 3, "/", 1, clock_now_ns() - us * 1000);
+    scoreboard_end(slot, false);
+}
+
+static uint64_t
+counted(const struct score_totals *t)
+{
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < SCORE_BUCKETS; i++) {
+        sum += t->bucket[i];
+    }
+    return sum;
+}
+
+static void
+test_times(void **state)
+{
+    struct score_totals t = { 0 };
+    struct scoreboard s;
+
+    (void)state;
+    assert_int_equal(scoreboard_bound_us[0], 500);
+    assert_int_equal(scoreboard_bound_us[SCORE_BOUNDS - 1], 30 * 1000 * 1000);
+    for (unsigned i = 1; i < SCORE_BOUNDS; i++) {
+        assert_true(scoreboard_bound_us[i] > scoreboard_bound_us[i - 1]);
+    }
+    /* Just above a bound is the bucket behind it, however slow this is. */
+    for (unsigned i = 0; i < SCORE_BOUNDS; i++) {
+        assert_int_equal(scoreboard_create(1, &s), 0);
+        memset(&t, 0, sizeof(t));
+        request_of(s.slot, scoreboard_bound_us[i] + 1);
+        scoreboard_add(s.slot, &t);
+        for (unsigned b = 0; b <= i; b++) {
+            assert_int_equal(t.bucket[b], 0);
+        }
+        assert_int_equal(counted(&t), 1);
+        assert_true(t.time_ns > (uint64_t)scoreboard_bound_us[i] * 1000);
+        scoreboard_release(&s);
+    }
+    /* Much longer than the last bound, and a clock that stands still. */
+    assert_int_equal(scoreboard_create(1, &s), 0);
+    memset(&t, 0, sizeof(t));
+    request_of(s.slot, 3600 * UINT64_C(1000000));
+    scoreboard_begin(s.slot, "GET", 3, "/", 1, clock_now_ns() + 1000000000);
+    scoreboard_end(s.slot, false);
+    scoreboard_add(s.slot, &t);
+    assert_int_equal(t.bucket[SCORE_BOUNDS], 1);
+    assert_int_equal(t.bucket[0], 1);
+    scoreboard_release(&s);
+}
+
+static void
+test_take(void **state)
+{
+    struct score_totals past = { 0 }, live = { 0 }, sum = { 0 };
+    struct scoreboard s;
+
+    (void)state;
+    assert_int_equal(scoreboard_create(2, &s), 0);
+    for (int i = 0; i < 5; i++) {
+        scoreboard_begin(&s.slot[0], "GET", 3, "/", 1, clock_now_ns());
+        scoreboard_end(&s.slot[0], i == 0);
+    }
+    request_of(&s.slot[1], 2000);
+    assert_int_equal(scoreboard_take(&s.slot[0], &past), 5);
+    assert_int_equal(scoreboard_take(&s.slot[0], &past), 0);
+    assert_int_equal(past.requests, 5);
+    assert_int_equal(past.failures, 1);
+    assert_int_equal(counted(&past), 5);
+    scoreboard_add(&s.slot[0], &live);
+    scoreboard_add(&s.slot[1], &live);
+    assert_int_equal(live.requests, 1);
+    assert_true(live.time_ns >= 2000000);
+    score_totals_add(&sum, &past);
+    score_totals_add(&sum, &live);
+    assert_int_equal(sum.requests, 6);
+    assert_int_equal(sum.failures, 1);
+    assert_int_equal(counted(&sum), 6);
+    assert_true(sum.time_ns == past.time_ns + live.time_ns);
+    scoreboard_release(&s);
+}
+
 struct racing {
     struct scoreboard_slot *slot;
     _Atomic int stop;
@@ -194,13 +282,53 @@ test_race(void **state)
     scoreboard_release(&s);
 }
 
+static void *
+keep_answering(void *arg)
+{
+    struct racing *r = arg;
+
+    while (!r->stop) {
+        scoreboard_begin(r->slot, "GET", 3, "/", 1, clock_now_ns());
+        scoreboard_end(r->slot, false);
+    }
+    return NULL;
+}
+
+/* Counters only grow while somebody looks. */
+static void
+test_count_race(void **state)
+{
+    struct score_totals before = { 0 };
+    struct scoreboard s;
+    struct racing r = { 0 };
+    pthread_t writer;
+
+    (void)state;
+    assert_int_equal(scoreboard_create(1, &s), 0);
+    r.slot = s.slot;
+    assert_int_equal(pthread_create(&writer, NULL, keep_answering, &r), 0);
+    while (before.requests < 2000) {
+        struct score_totals now = { 0 };
+
+        scoreboard_add(s.slot, &now);
+        assert_true(now.requests >= before.requests);
+        assert_true(now.time_ns >= before.time_ns);
+        assert_true(counted(&now) >= counted(&before));
+        before = now;
+    }
+    r.stop = 1;
+    pthread_join(writer, NULL);
+    scoreboard_release(&s);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create),    cmocka_unit_test(test_states),
         cmocka_unit_test(test_cut_lines), cmocka_unit_test(test_other_process),
-        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_race),      cmocka_unit_test(test_times),
+        cmocka_unit_test(test_take),      cmocka_unit_test(test_count_race),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
