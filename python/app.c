@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Find and import the application. See app.h. Template and worker; GIL held but
- * in app_name_parse().
+ * Find and import the application. See app.h. Template and worker; GIL held.
  *
  * A file is imported under the name that other modules of the application would
  * use for it, so that it exists once (wsgi checklist A6). Files that cannot be
@@ -9,275 +8,13 @@
  */
 #include "python/app.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "python/compat.h"
 #include "python/errors.h"
-
-/* -- the text ----------------------------------------------------------------
- */
-
-static int __attribute__((format(printf, 3, 4)))
-explain(char *why, size_t size, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(why, size, fmt, ap);
-    va_end(ap);
-    return -1;
-}
-
-/* Bytes of UTF-8 count as letters: Python decides. */
-static bool
-is_name_char(char c, bool first)
-{
-    unsigned char u = (unsigned char)c;
-
-    return u >= 0x80 || u == '_' || isalpha(u) || (!first && isdigit(u));
-}
-
-static bool
-is_identifier(const char *s, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        if (!is_name_char(s[i], i == 0)) {
-            return false;
-        }
-    }
-    return len > 0;
-}
-
-/* Identifiers with dots between them. */
-static bool
-is_dotted(const char *s)
-{
-    for (;;) {
-        size_t len = strcspn(s, ".");
-
-        if (!is_identifier(s, len)) {
-            return false;
-        }
-        if (s[len] == '\0') {
-            return true;
-        }
-        s += len + 1;
-    }
-}
-
-static bool
-ends_with(const char *s, const char *end)
-{
-    size_t len = strlen(s), end_len = strlen(end);
-
-    return len > end_len && strcmp(s + len - end_len, end) == 0;
-}
-
-static bool
-is_file(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
-}
-
-/* "callable", "a.b", "make()": into attribute and factory. */
-static int
-parse_attribute(const char *text, struct app_name *ret, char *why, size_t size)
-{
-    size_t len = strlen(text);
-
-    if (len >= sizeof(ret->attribute)) {
-        return explain(why, size, "the name of the callable is too long");
-    }
-    memcpy(ret->attribute, text, len + 1);
-    if (ends_with(ret->attribute, "()")) {
-        ret->attribute[len - 2] = '\0';
-        ret->factory = true;
-    }
-    if (!is_dotted(ret->attribute)) {
-        return explain(why, size,
-                       "\"%s\" is no name of a callable: expected name, "
-                       "name.name or name()",
-                       text);
-    }
-    return 0;
-}
-
-/* Make path absolute, without "." and doubled slashes; ".." is left to the
- * kernel. Symbolic links stay, so that a "current" link keeps its meaning. */
-static int
-absolute_path(const char *path, char *out, size_t size, char *why,
-              size_t why_size)
-{
-    char joined[2 * APP_PATH_MAX];
-    size_t n = 0;
-
-    joined[0] = '\0';
-    if (path[0] != '/' && getcwd(joined, APP_PATH_MAX) == NULL) {
-        return explain(why, why_size, "the working directory: %s",
-                       strerror(errno));
-    }
-    n = strlen(joined);
-    snprintf(joined + n, sizeof(joined) - n, "/%s", path);
-    n = 0;
-    for (char *rest = joined, *part; (part = strsep(&rest, "/")) != NULL;) {
-        if (part[0] == '\0' || strcmp(part, ".") == 0) {
-            continue;
-        }
-        if (n + strlen(part) + 2 > size) {
-            return explain(why, why_size, "the path %s is too long", path);
-        }
-        n += (size_t)snprintf(out + n, size - n, "/%s", part);
-    }
-    return 0;
-}
-
-/* The name that a file without one of its own is loaded under: of "my-app.py"
- * my_app, of "django.wsgi" django_wsgi (which does not stand in the way of
- * django). */
-static void
-sanitise(const char *base, char *out, size_t size)
-{
-    size_t len = strlen(base), n = 0;
-
-    if (ends_with(base, ".py")) {
-        len -= 3;
-    }
-    if (len > 0 && !is_name_char(base[0], true)) {
-        out[n++] = '_';
-    }
-    for (size_t i = base[0] == '.' ? 1 : 0; i < len && n + 1 < size; i++) {
-        out[n++] = is_name_char(base[i], false) ? base[i] : '_';
-    }
-    out[n] = '\0';
-}
-
-/* dir becomes the folder that is to be on sys.path: that of the file, or the
- * one above the outermost package, whose names come before the module's. */
-static int
-climb_packages(struct app_name *ret, char *why, size_t size)
-{
-    for (;;) {
-        char init[APP_PATH_MAX + 16], name[APP_PATH_MAX];
-        char *slash = strrchr(ret->dir, '/');
-        size_t len = strlen(ret->module);
-
-        snprintf(init, sizeof(init), "%s/__init__.py", ret->dir);
-        if (slash == NULL || !is_file(init) ||
-            !is_identifier(slash + 1, strlen(slash + 1))) {
-            return 0;
-        }
-        snprintf(name, sizeof(name), "%s", slash + 1);
-        *slash = '\0';
-        if (strlen(name) + len + 2 > sizeof(ret->module)) {
-            return explain(why, size, "the name of the module is too long");
-        }
-        if (len > 0) {
-            memmove(ret->module + strlen(name) + 1, ret->module, len + 1);
-            ret->module[strlen(name)] = '.';
-            memcpy(ret->module, name, strlen(name));
-        } else {
-            memcpy(ret->module, name, strlen(name) + 1);
-        }
-        if (ret->dir[0] == '\0') {
-            memcpy(ret->dir, "/", 2);
-            return 0;
-        }
-    }
-}
-
-/* Whether the file can be imported by the name of its stem. */
-static bool
-has_import_name(const char *base)
-{
-    return ends_with(base, ".py") && is_identifier(base, strlen(base) - 3);
-}
-
-static int
-parse_file(const char *path, struct app_name *ret, char *why, size_t size)
-{
-    const char *base;
-    char *slash;
-
-    if (absolute_path(path, ret->file, sizeof(ret->file), why, size) < 0) {
-        return -1;
-    }
-    if (!is_file(ret->file)) {
-        struct stat st;
-
-        return stat(ret->file, &st) == 0
-                   ? explain(why, size, "%s is no file", ret->file)
-                   : explain(why, size, "%s: %s", ret->file, strerror(errno));
-    }
-    memcpy(ret->dir, ret->file, sizeof(ret->dir));
-    slash = strrchr(ret->dir, '/');
-    base = ret->file + (slash - ret->dir) + 1;
-    slash[slash == ret->dir ? 1 : 0] = '\0';
-    if (!has_import_name(base)) {
-        sanitise(base, ret->module, sizeof(ret->module));
-        return 0;
-    }
-    if (strcmp(base, "__init__.py") != 0) {
-        snprintf(ret->module, sizeof(ret->module), "%.*s",
-                 (int)(strlen(base) - 3), base);
-    }
-    return climb_packages(ret, why, size);
-}
-
-/* Whether text names a file rather than a module. "site.wsgi" is what Django
- * calls its module wsgi: a file only if there is one. */
-static bool
-looks_like_file(const char *text)
-{
-    return strchr(text, '/') != NULL || ends_with(text, ".py") ||
-           is_file(text) || (ends_with(text, ".wsgi") && !is_dotted(text));
-}
-
-int
-app_name_parse(const char *text, struct app_name *ret, char *why, size_t size)
-{
-    char target[APP_PATH_MAX];
-    const char *colon = strrchr(text, ':');
-    size_t len = strlen(text);
-
-    memset(ret, 0, sizeof(*ret));
-    if (colon != NULL && (strchr(colon, '/') != NULL || is_file(text))) {
-        colon = NULL; /* a path with a colon in it */
-    }
-    if (colon != NULL) {
-        len = (size_t)(colon - text);
-        if (parse_attribute(colon + 1, ret, why, size) < 0) {
-            return -1;
-        }
-    }
-    if (len == 0 || len >= sizeof(target)) {
-        return explain(why, size,
-                       "\"%s\" names no application: expected "
-                       "module:callable or a path",
-                       text);
-    }
-    memcpy(target, text, len);
-    target[len] = '\0';
-    if (looks_like_file(target)) {
-        return parse_file(target, ret, why, size);
-    }
-    if (!is_dotted(target)) {
-        return explain(why, size,
-                       "\"%s\" is neither the name of a module nor a file that "
-                       "is there",
-                       target);
-    }
-    memcpy(ret->module, target, len + 1);
-    return 0;
-}
+#include "python/why.h"
 
 /* -- import ------------------------------------------------------------------
  */
@@ -291,7 +28,7 @@ explain_exception(const char *what, char *why, size_t size)
 
     errors_describe(line, sizeof(line));
     errors_log_exception(what);
-    return explain(why, size, "%s: %s", what, line);
+    return why_say(why, size, "%s: %s", what, line);
 }
 
 /* Make sure that a folder is on sys.path. */
@@ -416,7 +153,7 @@ import_by_name(const char *module, char *why, size_t size)
         errors_describe(what, sizeof(what));
         PyErr_Clear();
         describe_path(path, sizeof(path));
-        explain(why, size, "there is no module %s (%s); sys.path is %s", module,
+        why_say(why, size, "there is no module %s (%s); sys.path is %s", module,
                 what, path);
         return NULL;
     }
@@ -534,7 +271,7 @@ check_same_file(PyObject *module, const struct app_name *name, char *why,
     if (bytes == NULL || stat(name->file, &wanted) != 0 ||
         stat(PyBytes_AS_STRING(bytes), &found) != 0 ||
         wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino) {
-        rc = explain(why, size,
+        rc = why_say(why, size,
                      "%s would be imported as \"%s\", but that is the name of "
                      "another module (%s); rename the file",
                      name->file, name->module,
@@ -549,7 +286,6 @@ check_same_file(PyObject *module, const struct app_name *name, char *why,
 static PyObject *
 import_module(const struct app_name *name, char *why, size_t size)
 {
-    const char *base = strrchr(name->file, '/');
     PyObject *module;
 
     if (name->file[0] == '\0') {
@@ -559,7 +295,7 @@ import_module(const struct app_name *name, char *why, size_t size)
         explain_exception("sys.path", why, size);
         return NULL;
     }
-    if (!has_import_name(base + 1)) {
+    if (!app_name_is_importable(name)) {
         return import_file(name, why, size);
     }
     module = import_by_name(name->module, why, size);
@@ -662,7 +398,7 @@ get_attribute(PyObject *object, const char *module, const char *whole,
     }
     PyErr_Clear();
     near_names(object, part, near, sizeof(near));
-    explain(why, size, "module %s has no \"%s\"%s%s%s", module, whole,
+    why_say(why, size, "module %s has no \"%s\"%s%s%s", module, whole,
             near[0] != '\0' ? "; near it are: " : "", near,
             near[0] == '\0' && strcmp(whole, part) != 0
                 ? " (its last part is missing)"
@@ -710,7 +446,7 @@ find_default(PyObject *module, const struct app_name *name, char *why,
         PyErr_Clear();
     }
     callable_names(module, names, sizeof(names));
-    explain(why, size,
+    why_say(why, size,
             "module %s has neither \"application\" nor \"app\"; write "
             "%s:NAME. Its callables are: %s",
             name->module, name->file[0] != '\0' ? name->file : name->module,
@@ -802,7 +538,7 @@ check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
     int rc = 0;
 
     if (!PyCallable_Check(app)) {
-        return explain(why, size,
+        return why_say(why, size,
                        "\"%s\" of module %s is of type %.100s, which cannot be "
                        "called",
                        shown, name->module, Py_TYPE(app)->tp_name);
@@ -812,7 +548,7 @@ check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
         return explain_exception("importing inspect", why, size);
     }
     if (check_signature(inspect, app, line, sizeof(line)) < 0) {
-        rc = explain(why, size,
+        rc = why_say(why, size,
                      "\"%s\" of module %s cannot be called with (environ, "
                      "start_response): %s%s",
                      shown, name->module, line,
@@ -821,7 +557,7 @@ check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
                            "server runs WSGI"
                          : "; if it makes the application, write it with ()");
     } else if (is_async(inspect, app)) {
-        rc = explain(why, size,
+        rc = why_say(why, size,
                      "\"%s\" of module %s is async; this server runs WSGI "
                      "applications",
                      shown, name->module);
@@ -840,7 +576,7 @@ app_make(const struct app_name *name, PyObject *object, PyObject **ret_app,
     if (!name->factory) {
         app = Py_NewRef(object);
     } else if (!PyCallable_Check(object)) {
-        return explain(why, size,
+        return why_say(why, size,
                        "\"%s\" of module %s is of type %.100s, which cannot be "
                        "called",
                        name->attribute, name->module, Py_TYPE(object)->tp_name);

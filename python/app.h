@@ -29,6 +29,10 @@ struct app_name {
 int app_name_parse(const char *text, struct app_name *ret, char *why,
                    size_t size);
 
+/* It is imported by its name; otherwise its file is loaded under that name,
+ * which is made up. */
+bool app_name_is_importable(const struct app_name *name);
+
 /* Import the module (under its real name, never twice) and find the attribute.
  * *ret_object is the application, or with factory what makes it. On failure -1:
  * one sentence in why; the traceback, if there is one, has been written to the

@@ -5,6 +5,7 @@
  */
 #include "python/call.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 int
@@ -51,6 +52,13 @@ bound_dealloc(PyObject *self)
     type->tp_free(self);
     Py_DECREF(type);
 }
+
+/* How a type made from a spec says where its vectorcall function stands. */
+PyMemberDef bound_members[] = {
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(struct bound, vectorcall),
+      READONLY, NULL },
+    { NULL, 0, 0, 0, NULL },
+};
 
 void
 call_note_error(struct call *c, int status)

@@ -19,6 +19,8 @@
 #include "python/output.h"
 #include "python/state.h"
 
+#include <structmember.h> /* behind Python.h */
+
 enum {
     /* Bodies of lists up to this size leave as one piece with their head. */
     CALL_GATHER_BYTES = 32 * 1024,
@@ -28,31 +30,31 @@ enum {
 
 /* The request body as far as python/ knows it. Used inside the gate. */
 struct body {
-    int64_t left;      /* bytes of CONTENT_LENGTH not yet taken; -1: unknown */
-    bool ended;        /* nothing follows */
-    int error;         /* 0, or the negative errno that every read gives */
-    const char *data;  /* bytes read ahead and not yet taken ... */
-    size_t len;        /* ... so many */
-    PyObject *owner;   /* owned: what they stand in, or NULL: thread->ahead */
+    int64_t left;     /* bytes of CONTENT_LENGTH not yet taken; -1: unknown */
+    bool ended;       /* nothing follows */
+    int error;        /* 0, or the negative errno that every read gives */
+    const char *data; /* bytes read ahead and not yet taken ... */
+    size_t len;       /* ... so many */
+    PyObject *owner;  /* owned: what they stand in, or NULL: thread->ahead */
 };
 
 /* The response. status, length and head_ready are set by start_response(), the
  * rest by output.c. */
 struct output {
-    bool called;       /* start_response() was called, well or not */
-    bool starting;     /* start_response() is at work */
-    bool head_ready;   /* thread->head holds status and headers */
+    bool called;     /* start_response() was called, well or not */
+    bool starting;   /* start_response() is at work */
+    bool head_ready; /* thread->head holds status and headers */
     bool head_sent;
-    bool head_only;    /* the request is a HEAD */
-    bool bodyless;     /* no body bytes may be sent: HEAD, 204, 304 */
-    bool wrote;        /* write() was called with data */
-    bool done;         /* last was said: the response is complete */
-    bool pending;      /* thread->head holds all of it, to be sent when Python
-                          is left */
+    bool head_only; /* the request is a HEAD */
+    bool bodyless;  /* no body bytes may be sent: HEAD, 204, 304 */
+    bool wrote;     /* write() was called with data */
+    bool done;      /* last was said: the response is complete */
+    bool pending;   /* thread->head holds all of it, to be sent when Python
+                       is left */
     int status;
-    int64_t length;    /* Content-Length; -1: none was given */
-    uint64_t sent;     /* body bytes given to the server */
-    int error;         /* 0, or the negative errno of a write that failed */
+    int64_t length; /* Content-Length; -1: none was given */
+    uint64_t sent;  /* body bytes given to the server */
+    int error;      /* 0, or the negative errno of a write that failed */
 };
 
 struct bound;
@@ -61,16 +63,16 @@ struct wsgi_thread {
     struct state *state;
     /* Of deadline.c. */
     pthread_t pthread;
-    unsigned long ident;   /* threading.get_ident() */
+    unsigned long ident; /* threading.get_ident() */
     bool is_main;
-    bool running;          /* a request is in the application's hands */
-    bool timeout;          /* RequestTimeout is on its way to it */
-    double until_s;        /* monotonic: request_timeout of what runs; 0: none */
+    bool running;   /* a request is in the application's hands */
+    bool timeout;   /* RequestTimeout is on its way to it */
+    double until_s; /* monotonic: request_timeout of what runs; 0: none */
 
     PyObject *app;
     struct environ_cache environ;
-    struct buf head;       /* of the response, and a small body behind it */
-    char *ahead;           /* CALL_AHEAD_BYTES, made when first needed */
+    struct buf head; /* of the response, and a small body behind it */
+    char *ahead;     /* CALL_AHEAD_BYTES, made when first needed */
     struct gate gate;
     /* Bound to one request after the other as long as nobody else keeps them;
      * NULL: to be made. */
@@ -90,25 +92,25 @@ struct call {
     struct wsgi_outcome *outcome;
     /* Owned. */
     PyObject *context;
-    PyObject *after;      /* list of what after_response() was given, or NULL */
-    PyObject *io_error;   /* the OSError that read() or write() raised last */
-    int io_status;        /* what to answer when it is not caught */
-    PyObject *interrupt;  /* what a signal handler raised while bytes were sent;
-                             not yet raised in the application */
-    bool over;            /* the server has let the connection go */
-    struct call *outer;   /* of the same thread; NULL but in tests */
+    PyObject *after;     /* list of what after_response() was given, or NULL */
+    PyObject *io_error;  /* the OSError that read() or write() raised last */
+    int io_status;       /* what to answer when it is not caught */
+    PyObject *interrupt; /* what a signal handler raised while bytes were sent;
+                            not yet raised in the application */
+    bool over;           /* the server has let the connection go */
+    struct call *outer;  /* of the same thread; NULL but in tests */
 };
 
 /* The call that runs on this thread, or NULL. Borrowed. */
 struct call *call_current(void);
 
-/* -- objects bound to a request --------------------------------------------- */
+/* -- objects bound to a request ---------------------------------------------
+ */
 
 struct bound {
-    PyObject_HEAD
-    vectorcallfunc vectorcall; /* of the callable ones */
-    struct call *call;         /* NULL once the request is over */
-    struct gate *gate;         /* of the thread; outlives the call */
+    PyObject_HEAD vectorcallfunc vectorcall; /* of the callable ones */
+    struct call *call;                       /* NULL once the request is over */
+    struct gate *gate; /* of the thread; outlives the call */
 };
 
 /* Give *slot an object of type that is bound to the call: the one there when
@@ -121,6 +123,9 @@ int bound_attach(struct bound **slot, PyTypeObject *type, struct call *c,
 void bound_cut(struct bound **slot);
 
 void bound_dealloc(PyObject *self);
+
+/* Py_tp_members of the callable ones: where vectorcall stands. */
+extern PyMemberDef bound_members[];
 
 /* Enter the gate of a bound object's request. NULL with an exception set: the
  * request is over (error with over as text), or RuntimeError. */

@@ -56,8 +56,8 @@ struct wsgi_io_ops {
 
     /* The response is over (complete, broken off or not wanted any more), and
      * work of after_response() follows: let go of the connection now, so that
-     * nobody waits for that work. At most once, and last but connected(). May be
-     * NULL: the peer then waits until wsgi_run_nogil() returns. */
+     * nobody waits for that work. At most once; nothing else is called after
+     * it. May be NULL: the peer then waits until wsgi_run_nogil() returns. */
     void (*response_over_nogil)(struct wsgi_io *io);
 };
 

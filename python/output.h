@@ -4,8 +4,8 @@
  * python/. GIL held unless the name says otherwise; given up while bytes are
  * sent.
  *
- * Failed writes are no exceptions here: they are kept in c->out.error, and every
- * later call fails in the same way. write() makes an OSError of them.
+ * Failed writes are no exceptions here: they are kept in c->out.error, and
+ * every later call fails in the same way. write() makes an OSError of them.
  */
 #ifndef FOREBAY_PYTHON_OUTPUT_H
 #define FOREBAY_PYTHON_OUTPUT_H
@@ -30,8 +30,8 @@ int output_send(struct call *c, const char *data, size_t len);
 int output_chunk(struct call *c, PyObject *bytes);
 
 /* The whole body: the items of an exact list or tuple. Small ones are left
- * pending. 0, or -1 with an exception set: an item is no bytes, start_response()
- * was not called, nothing was produced of a declared body. */
+ * pending. 0, or -1 with an exception set: an item is no bytes,
+ * start_response() was not called, nothing was produced of a declared body. */
 int output_items(struct call *c, PyObject *sequence) PY_RAISES_NEG;
 
 /* The whole body is len bytes of a regular file. 0 or -1 as output_items(). */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * What python/ keeps per interpreter: types, interned names, the environ
- * template, hooks. There is no static PyObject anywhere (wsgi checklist R6): the
- * state hangs on the interpreter's own dictionary and on the module `forebay`,
- * and every wsgi_thread points to it. Never freed: interpreters are not
- * finalised (R27, R29).
+ * template, hooks. There is no static PyObject anywhere (wsgi checklist R6):
+ * the state hangs on the interpreter's own dictionary and on the module
+ * `forebay`, and every wsgi_thread points to it. Never freed: interpreters are
+ * not finalised (R27, R29).
  */
 #ifndef FOREBAY_PYTHON_STATE_H
 #define FOREBAY_PYTHON_STATE_H
@@ -65,8 +65,8 @@ struct state {
     atomic_flag warned_hop;       /* a hop-by-hop header was dropped */
 };
 
-/* The state of this interpreter, made when it is first asked for. Borrowed by
- * the interpreter, valid as long as it. NULL with an exception set. GIL held. */
+/* The state of this interpreter, made when it is first asked for, valid as long
+ * as it. NULL with an exception set. GIL held. */
 struct state *state_get(void);
 
 /* Make the environ template from a configuration. 0, or -1 with an exception
