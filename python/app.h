@@ -16,12 +16,12 @@ enum { APP_PATH_MAX = 4096 };
 
 /* An APP text taken apart; needs no interpreter. */
 struct app_name {
-    char module[APP_PATH_MAX];    /* import name; a file's is its stem, and
-                                     for files in packages the dotted name */
-    char file[APP_PATH_MAX];      /* absolute path, or "" for a module */
-    char dir[APP_PATH_MAX];       /* folder that must be on sys.path, or "" */
-    char attribute[256];          /* dotted; "" means application, then app */
-    bool factory;                 /* the attribute is called to get the app */
+    char module[APP_PATH_MAX]; /* import name; a file's is its stem, and
+                                  for files in packages the dotted name */
+    char file[APP_PATH_MAX];   /* absolute path, or "" for a module */
+    char dir[APP_PATH_MAX];    /* folder that must be on sys.path, or "" */
+    char attribute[256];       /* dotted; "" means application, then app */
+    bool factory;              /* the attribute is called to get the app */
 };
 
 /* Take text apart. 0, or -1 with one sentence in why. Relative paths are

@@ -19,10 +19,10 @@
 #include "python/pyref.h"
 
 struct gate {
-    _Atomic uintptr_t owner;   /* pthread_self() of who is inside, or 0 */
-    _Atomic unsigned waiting;  /* threads that wait for owner to be 0 */
+    _Atomic uintptr_t owner;  /* pthread_self() of who is inside, or 0 */
+    _Atomic unsigned waiting; /* threads that wait for owner to be 0 */
     pthread_mutex_t mutex;
-    pthread_cond_t left;       /* owner became 0 */
+    pthread_cond_t left; /* owner became 0 */
 };
 
 void gate_init(struct gate *g);

@@ -66,7 +66,7 @@ void interp_end(void);
  * main one first calls interp_thread_attach_nogil(), which leaves it holding
  * the GIL with a thread state of its own that lives as long as the thread. */
 int interp_thread_attach_nogil(void);
-void interp_release(void);      /* hold -> not hold; keeps the thread state */
+void interp_release(void);       /* hold -> not hold; keeps the thread state */
 void interp_acquire_nogil(void); /* not hold -> hold */
 
 #endif

@@ -66,14 +66,14 @@ struct wsgi_thread;
 
 /* What happened, for the log, the scoreboard and the connection. */
 struct wsgi_outcome {
-    int status;           /* HTTP status that was sent, 0 if none */
-    uint64_t body_bytes;  /* body bytes given to write_nogil/sendfile_nogil */
-    bool complete;        /* everything was sent, last was said */
-    bool broken;          /* begun but broken off: close without an end */
-    bool peer_gone;       /* the peer went away first */
-    bool failed;          /* the application raised or broke PEP 3333 */
-    bool had_after_work;  /* after_response callables were run */
-    bool exit_worker;     /* SystemExit and the pool wants the worker gone */
+    int status;          /* HTTP status that was sent, 0 if none */
+    uint64_t body_bytes; /* body bytes given to write_nogil/sendfile_nogil */
+    bool complete;       /* everything was sent, last was said */
+    bool broken;         /* begun but broken off: close without an end */
+    bool peer_gone;      /* the peer went away first */
+    bool failed;         /* the application raised or broke PEP 3333 */
+    bool had_after_work; /* after_response callables were run */
+    bool exit_worker;    /* SystemExit and the pool wants the worker gone */
 };
 
 /* Run the application for a request whose head is complete. Called without the

@@ -9,10 +9,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#define PY_BORROWED      /* the result is a borrowed reference */
-#define PY_STEALS(n)     /* argument n is given away, on failure too */
-#define PY_RAISES_NEG    /* -1 means an exception is set */
-#define PY_NEVER_RAISES  /* no exception is left behind */
+#define PY_BORROWED     /* the result is a borrowed reference */
+#define PY_STEALS(n)    /* argument n is given away, on failure too */
+#define PY_RAISES_NEG   /* -1 means an exception is set */
+#define PY_NEVER_RAISES /* no exception is left behind */
 
 /* 3.10 brought Py_NewRef. */
 #if PY_VERSION_HEX < 0x030A0000

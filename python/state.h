@@ -50,19 +50,19 @@ struct state {
     PyObject *http, *https;             /* wsgi.url_scheme */
     PyObject *worker_start;             /* list of hooks, in order */
     PyObject *worker_exit;
-    PyObject *request_timeout;          /* forebay.RequestTimeout */
+    PyObject *request_timeout; /* forebay.RequestTimeout */
 
     /* What every environ begins with (wsgi checklist R17), the mount as str,
      * and a number that changes with them. NULL and 0 before wsgi_setup(). */
     PyObject *template;
     PyObject *mount;
     unsigned template_version;
-    const struct wsgi_config *config;   /* borrowed; NULL before wsgi_setup() */
+    const struct wsgi_config *config; /* borrowed; NULL before wsgi_setup() */
 
     /* Said once per process. */
-    atomic_flag warned_bytes;     /* the application returns bytes, no list */
-    atomic_flag warned_reason;    /* a status without a reason */
-    atomic_flag warned_hop;       /* a hop-by-hop header was dropped */
+    atomic_flag warned_bytes;  /* the application returns bytes, no list */
+    atomic_flag warned_reason; /* a status without a reason */
+    atomic_flag warned_hop;    /* a hop-by-hop header was dropped */
 };
 
 /* The state of this interpreter, made when it is first asked for, valid as long
