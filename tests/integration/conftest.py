@@ -277,3 +277,34 @@ def wire(wire_server):
 @pytest.fixture(scope="session")
 def factor():
     return FACTOR
+
+
+@pytest.fixture
+def versions(serve, epoll_shape, notes):
+    """Start tests/apps/manager/versions.py, in both shapes: a lib.site.Site
+    with two workers."""
+    from lib import site
+
+    def begin(app="versions:application", **options):
+        return site.start(serve, notes, app, **epoll_shape.options(
+            **dict({"workers": 2}, **options)))
+    return begin
+
+
+@pytest.fixture
+def front():
+    """Start front ends for one test: front(KIND, ADDRESS)."""
+    started = []
+
+    def begin(kind, address, **values):
+        why = kind.why_not()
+        if why:
+            pytest.skip(why)
+        started.append(kind(address, **values).start())
+        return started[-1]
+    yield begin
+    for web in started:
+        try:
+            web.stop()
+        finally:
+            web.close()
