@@ -31,6 +31,9 @@ enum {
     FD_LISTEN
 };
 
+/* Workers that are ordered at once. */
+enum { ORDERS_MAX = 32 };
+
 /* Room behind the arguments for the title that ps shows. */
 #define TITLE_ROOM                                                             \
     "----------------------------------------------------------------"
@@ -41,7 +44,7 @@ name(const struct generation *g)
     return g->settings.name;
 }
 
-static void
+static bool
 send_order(struct generation *g, enum channel_type type, int slot, int value,
            int fd)
 {
@@ -54,6 +57,7 @@ send_order(struct generation *g, enum channel_type type, int slot, int value,
         log_error("pool %s: order %d to template %d: %s", name(g), type,
                   g->process.pid, strerror(-rc));
     }
+    return rc == 0;
 }
 
 /* -- workers ----------------------------------------------------------------
@@ -75,17 +79,36 @@ start_worker(struct generation *g, unsigned i)
         .limit = scaling_request_limit(&g->settings, (uint32_t)uv_hrtime()),
         .log = log_source_open(g->loop, pipe_fd[0], name(g)),
     };
-    send_order(g, CHANNEL_SPAWN, (int)i, 0, pipe_fd[1]);
+    if (!send_order(g, CHANNEL_SPAWN, (int)i, 0, pipe_fd[1])) {
+        slot->state = SLOT_EMPTY;
+    }
     close(pipe_fd[1]);
-    return true;
+    return slot->state == SLOT_STARTING;
+}
+
+/* Ordered and not forked yet. The channel holds so many messages and no more,
+ * and an order that does not fit is lost; the rest follows when these are
+ * forked. */
+static bool
+has_too_many_orders(const struct generation *g)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < g->count; i++) {
+        n += g->slot[i].state == SLOT_STARTING && g->slot[i].pid == 0;
+    }
+    return n >= ORDERS_MAX;
 }
 
 bool
 generation_start_worker(struct generation *g)
 {
+    if (!g->template_ready || g->stopping || has_too_many_orders(g)) {
+        return false;
+    }
     for (unsigned i = 0; i < g->count; i++) {
         if (g->slot[i].state == SLOT_EMPTY) {
-            return g->template_ready && !g->stopping && start_worker(g, i);
+            return start_worker(g, i);
         }
     }
     return false;
@@ -261,7 +284,8 @@ worker_exited(struct generation *g, unsigned i, int status)
 static void
 check_first(struct generation *g)
 {
-    if (g->serving || generation_count(g, SLOT_READY) < g->first) {
+    if (g->serving || g->stopping ||
+        generation_count(g, SLOT_READY) < g->first) {
         return;
     }
     g->serving = true;
@@ -355,6 +379,9 @@ hear(struct generation *g, const struct channel_message *m)
     case CHANNEL_FORKED:
         g->slot[i].pid = m->pid;
         log_source_pid(g->slot[i].log, m->pid);
+        if (!uv_is_active((uv_handle_t *)&g->respawn)) {
+            start_first(&g->respawn); /* the next orders */
+        }
         break;
     case CHANNEL_WORKER_READY:
         worker_ready(g, i);
