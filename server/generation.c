@@ -125,6 +125,21 @@ generation_count(const struct generation *g, enum slot_state state)
     return n;
 }
 
+/* Is there another worker, now or soon, that takes what this one has? On
+ * demand the last one goes without a successor. */
+static bool
+has_siblings(const struct generation *g, unsigned i)
+{
+    for (unsigned other = 0; other < g->count; other++) {
+        enum slot_state state = g->slot[other].state;
+
+        if (other != i && (state == SLOT_STARTING || state == SLOT_READY)) {
+            return true;
+        }
+    }
+    return g->settings.scaling != CONF_SCALING_ONDEMAND;
+}
+
 void
 generation_retire(struct generation *g, unsigned i)
 {
@@ -133,7 +148,7 @@ generation_retire(struct generation *g, unsigned i)
     if (slot->state == SLOT_READY || slot->state == SLOT_STARTING) {
         slot->state = SLOT_RETIRING;
         slot->kill_at_ms = uv_now(g->loop) + g->settings.graceful_timeout;
-        send_order(g, CHANNEL_STOP, (int)i, 1, -1);
+        send_order(g, CHANNEL_STOP, (int)i, has_siblings(g, i), -1);
     }
 }
 
@@ -592,6 +607,7 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     }
     if (rc == 0) {
         g->listeners = listeners->count;
+        g->queue = queue[0];
         for (unsigned i = 0; i < listeners->count; i++) {
             g->listen_fd[i] = listeners->item[i].fd;
         }

@@ -95,6 +95,7 @@ struct generation {
     struct log_source *log;
     int listen_fd[EXECUTOR_MAX_LISTENERS]; /* the pool's */
     unsigned listeners;
+    int queue; /* the pool's: kept connections that nobody has taken yet */
     struct scoreboard score;
     struct slot *slot; /* count of them */
     unsigned count;
@@ -136,8 +137,8 @@ void generation_kill_template(struct generation *g);
  */
 bool generation_start_worker(struct generation *g);
 
-/* Let a worker finish what it has and end; siblings take its connections. It is
- * killed after graceful_timeout. */
+/* Let a worker finish what it has and end; siblings, if there are any, take its
+ * connections. It is killed after graceful_timeout. */
 void generation_retire(struct generation *g, unsigned i);
 void generation_kill_worker(struct generation *g, unsigned i);
 

@@ -42,7 +42,7 @@ scaling_initial(const struct pool_settings *s)
                : s->workers > most(s)      ? most(s)
                                            : s->workers;
     case CONF_SCALING_ONDEMAND:
-        return 0;
+        return s->min_workers;
     default:
         return s->workers;
     }
@@ -94,8 +94,10 @@ scaling_step(const struct pool_settings *s, unsigned target,
         }
         return step;
     case CONF_SCALING_ONDEMAND:
-        step = step_between(s, v, 0, 0);
-        return step == 0 && bored && !v->waiting ? -1 : step;
+        step = step_between(s, v, s->min_workers, 0);
+        return step == 0 && bored && !v->waiting && v->live > s->min_workers
+                   ? -1
+                   : step;
     default:
         if (v->live < wanted) {
             return (int)(wanted - v->live);
@@ -110,7 +112,9 @@ scaling_used_up(const struct pool_settings *s, const struct scaling_worker *w)
     if (w->limit > 0 && w->requests >= w->limit) {
         return "it has answered max_requests";
     }
-    if (s->max_worker_memory > 0 && w->memory_bytes > s->max_worker_memory) {
+    /* One that has not done anything would be followed by its like. */
+    if (s->max_worker_memory > 0 && w->requests > 0 &&
+        w->memory_bytes > s->max_worker_memory) {
         return "it has grown over max_worker_memory";
     }
     if (s->max_worker_age > 0 && w->age_ms >= s->max_worker_age) {

@@ -53,17 +53,19 @@ requests_of(const struct generation *g, unsigned i)
     return sum;
 }
 
+/* In a backlog, or kept and passed on by a worker that was the last one. */
 static bool
 is_waiting(const struct generation *g)
 {
-    for (unsigned i = 0; i < g->listeners; i++) {
-        struct pollfd p = { .fd = g->listen_fd[i], .events = POLLIN };
+    struct pollfd p = { .fd = g->queue, .events = POLLIN };
 
-        if (poll(&p, 1, 0) == 1) {
-            return true;
+    for (unsigned i = 0; poll(&p, 1, 0) != 1; i++) {
+        if (i == g->listeners) {
+            return false;
         }
+        p.fd = g->listen_fd[i];
     }
-    return false;
+    return true;
 }
 
 static void
@@ -346,8 +348,11 @@ look_once(struct generation *g)
     for (unsigned i = 0; i < g->count; i++) {
         replacing += g->slot[i].state != SLOT_EMPTY && g->slot[i].used_up;
     }
+    /* Beginning with another one each time: few may be replaced at once, and it
+     * must not be the same ones for ever. */
     for (unsigned i = 0; i < g->count; i++) {
-        look_at_worker(g, i, &replacing);
+        look_at_worker(g, (unsigned)((i + g->supervision.looks) % g->count),
+                       &replacing);
     }
     view(g, &v);
     step = scaling_step(&g->settings, g->supervision.target, &v);
