@@ -408,8 +408,10 @@ supervise_begin(struct generation *g)
     const struct pool_settings *s = &g->settings;
 
     g->supervision.tick_ms = s->scaling != CONF_SCALING_STATIC ? TICK_SCALING_MS
-                             : s->request_timeout > 0 ? TICK_DEADLINE_MS
-                                                      : TICK_MS;
+                             : s->max_requests > 0             ? TICK_WEAR_MS
+                             : s->request_timeout > 0 || s->after_timeout > 0
+                                 ? TICK_DEADLINE_MS
+                                 : TICK_MS;
     if (s->scaling == CONF_SCALING_ONDEMAND) {
         open_watches(g);
     }
