@@ -656,11 +656,14 @@ open_sockets(struct manager *m, const struct config *c)
  */
 
 /* As subreaper (or PID 1) the manager inherits what its workers leave behind.
- * Only the templates have a meaning, and libuv waits for those by number; the
- * rest is reaped without a word. */
+ * Only the templates and the manager of an upgrade have a meaning, and libuv
+ * waits for those by number; the rest is reaped without a word. */
 static bool
 is_ours(const struct manager *m, int pid)
 {
+    if (upgrade_is_next(pid)) {
+        return true;
+    }
     for (const struct pool *p = m->pools; p != NULL; p = p->following) {
         if (pool_has_template(p, pid)) {
             return true;

@@ -44,6 +44,7 @@ static struct {
     uv_poll_t poll;
     int channel;
     bool running; /* it has been started and has not answered */
+    bool watched; /* its end has not been seen */
     int open_handles;
     void (*done)(bool ok, void *ctx);
     void *ctx;
@@ -185,6 +186,7 @@ finish(bool ok)
 static void
 on_exit_of_next(uv_process_t *process, int64_t code, int signal)
 {
+    next.watched = false;
     if (next.running) {
         log_error("upgrade: the new manager %d ended (%s %lld) before it "
                   "served; this one goes on",
@@ -215,6 +217,12 @@ on_answer(uv_poll_t *poll, int status, int events)
     if (rc == 1 && m.type == CHANNEL_READY) {
         finish(true);
     }
+}
+
+bool
+upgrade_is_next(int pid)
+{
+    return next.watched && next.process.pid == pid;
 }
 
 struct passing {
@@ -321,7 +329,7 @@ upgrade_start(uv_loop_t *loop, const struct pool *pools,
         return -1;
     }
     next.channel = pair[0];
-    next.running = true;
+    next.running = next.watched = true;
     next.done = done;
     next.ctx = ctx;
     uv_poll_init(loop, &next.poll, next.channel);

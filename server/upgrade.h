@@ -40,4 +40,7 @@ int upgrade_start(uv_loop_t *loop, const struct pool *pools,
                   void (*done)(bool ok, void *ctx), void *ctx, char *why,
                   size_t size);
 
+/* Is this the new manager? Its end is upgrade.c's to see. */
+bool upgrade_is_next(int pid);
+
 #endif
