@@ -88,11 +88,12 @@ deadline_setup(int trace_fd)
 }
 
 void
-deadline_raise_nogil(struct wsgi_thread *t)
+deadline_raise_nogil(struct wsgi_thread *t, bool (*is_meant)(void *ctx),
+                     void *ctx)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
 
-    if (t->running) {
+    if (t->running && is_meant(ctx)) {
         t->timeout = true;
         if (t->is_main) {
             pthread_kill(t->pthread, SIGNAL_RAISE);

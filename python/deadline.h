@@ -23,8 +23,10 @@ int deadline_trace(pthread_t thread);
 /* Raise forebay.RequestTimeout (a BaseException, so that `except Exception`
  * does not swallow it) in the request that t runs; a main thread that sleeps in
  * a system call is woken. Waits for the GIL, so it is called from a thread that
- * may wait. Answered with 504 when nothing was sent yet. */
-void deadline_raise_nogil(struct wsgi_thread *t);
+ * may wait; by then another request may run there: is_meant(ctx), called with
+ * the GIL, tells. Answered with 504 when nothing was sent yet. */
+void deadline_raise_nogil(struct wsgi_thread *t, bool (*is_meant)(void *ctx),
+                          void *ctx);
 
 /* wsgi.c: a request begins and ends on its thread, GIL held. What has not been
  * raised when it ends is taken back: never in the next one. */

@@ -60,10 +60,10 @@ struct executor {
     pthread_t thread;
     size_t pos; /* bytes read, not yet decoded: [pos, end) */
     size_t end;
-    unsigned long answered; /* requests, since the start */
-    uint64_t traced_ns;     /* request (its begin) whose stack was logged */
-    uint64_t raised_ns;     /* request that was told to end */
-    struct buf scratch;     /* answers of the server's own */
+    unsigned long answered;     /* requests, since the start */
+    uint64_t traced_ns;         /* request (its begin) whose stack was logged */
+    _Atomic uint64_t raised_ns; /* request that was told to end */
+    struct buf scratch;         /* answers of the server's own */
     char read[EXECUTOR_READ_BYTES];
 };
 

@@ -97,36 +97,57 @@ report_slow(struct worker *w, struct executor *x, uint64_t age_ms)
     log_text('W', text, (size_t)used + len);
 }
 
+/* The request may have ended, and the next one begun, while the GIL was waited
+ * for. */
+static bool
+is_meant(void *ctx)
+{
+    struct executor *x = ctx;
+
+    return atomic_load(&x->score->begun_ns) == atomic_load(&x->raised_ns);
+}
+
 /* Waits for the GIL, which a stuck extension module may hold for ever; the
- * control thread must not. One at a time per worker: a second stuck request
- * waits for the manager's knife like the first. */
+ * control thread must not. One at a time per worker: the next is raised when
+ * this one is done, or waits for the manager's knife as well. */
 static void *
 raise_main(void *arg)
 {
     struct executor *x = arg;
 
-    deadline_raise_nogil(x->wsgi);
+    deadline_raise_nogil(x->wsgi, is_meant, x);
     atomic_store(&x->worker->raising, false);
     return NULL;
 }
 
+/* w->raising has been set for it. */
 static void
-raise_in(struct worker *w, struct executor *x)
+raise_in(struct worker *w, struct executor *x, uint64_t begun)
 {
     sigset_t all, old;
     pthread_t thread;
+    int rc;
 
-    if (atomic_exchange(&w->raising, true)) {
-        return;
-    }
+    atomic_store(&x->raised_ns, begun);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, raise_main, x) == 0) {
+    rc = pthread_create(&thread, NULL, raise_main, x);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc == 0) {
         pthread_detach(thread);
     } else {
         atomic_store(&w->raising, false);
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+static void
+tell_end(struct executor *x)
+{
+    char line[SCORE_LINE_MAX], shown[4 * SCORE_LINE_MAX];
+
+    scoreboard_line(x->score, line, sizeof(line));
+    log_error("request_timeout: %s is told to end (forebay.RequestTimeout)",
+              log_escape(shown, sizeof(shown), line, strlen(line)));
 }
 
 static void
@@ -147,14 +168,13 @@ check_one(struct worker *w, struct executor *x, uint64_t now)
         report_slow(w, x, age_ms);
     }
     if (s->request_timeout > 0 && age_ms >= s->request_timeout &&
-        x->raised_ns != begun) {
-        x->raised_ns = begun;
+        atomic_load(&x->raised_ns) != begun &&
+        !atomic_exchange(&w->raising, true)) {
         if (s->slow_request == 0) {
             report_slow(w, x, age_ms);
         }
-        log_error("request_timeout: the request is told to end "
-                  "(forebay.RequestTimeout)");
-        raise_in(w, x);
+        tell_end(x);
+        raise_in(w, x, begun);
     }
 }
 

@@ -292,6 +292,17 @@ def versions(serve, epoll_shape, notes):
 
 
 @pytest.fixture
+def versions_once(serve, notes):
+    """The same in the one shape that the test asks for."""
+    from lib import site
+
+    def begin(app="versions:application", **options):
+        return site.start(serve, notes, app, **dict(
+            {"workers": 2, "body_buffer": 0}, **options))
+    return begin
+
+
+@pytest.fixture
 def front():
     """Start front ends for one test: front(KIND, ADDRESS)."""
     started = []

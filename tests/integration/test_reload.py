@@ -198,7 +198,7 @@ MANY = [fe.Nginx, fe.NginxKept, fe.Lighttpd, fe.Apache]
 
 @pytest.mark.parametrize("kind", FRONTS, ids=lambda k: k.__name__)
 def test_no_request_fails_behind_a_front_end(serve, notes, front, kind):
-    """30 reloads or 10; each request gets the answer of one of the versions."""
+    """30 reloads or 10; each request gets the answer of some version."""
     s = start(serve, notes, workers=2, threads=2 if kind.kept else 1)
     web = front(kind, s.server.address)
     reloads = 30 if kind in MANY else 10

@@ -69,8 +69,8 @@ def test_ttin_and_ttou(versions, workers):
     assert s.ask()["version"] == "1"
 
 
-def test_ttou_lets_a_busy_worker_finish(versions):
-    s = versions(workers=2, threads=1, mode="prefork")
+def test_ttou_lets_a_busy_worker_finish(versions_once):
+    s = versions_once(workers=2)
     peers = hold_many(s, 2)
     s.server.process.send_signal(signal.SIGTTOU)
     s.server.process.send_signal(signal.SIGTTIN)
@@ -112,11 +112,11 @@ def test_no_failure_while_the_number_changes(versions):
 
 DYNAMIC = {"scaling": "dynamic", "workers": 2, "min_workers": 1,
            "max_workers": 5, "min_spare": 1, "max_spare": 1,
-           "idle_timeout": "200ms", "mode": "prefork", "threads": 1}
+           "idle_timeout": "200ms"}
 
 
-def test_dynamic_grows_and_shrinks(versions):
-    s = versions(**DYNAMIC)
+def test_dynamic_grows_and_shrinks(versions_once):
+    s = versions_once(**DYNAMIC)
     peers = []
     for busy in range(1, 5):
         peers.append(s.hold())
@@ -130,8 +130,8 @@ def test_dynamic_grows_and_shrinks(versions):
     assert s.ask()["version"] == "1"
 
 
-def test_dynamic_keeps_max_spare(versions):
-    s = versions(**dict(DYNAMIC, max_spare=3))
+def test_dynamic_keeps_max_spare(versions_once):
+    s = versions_once(**dict(DYNAMIC, max_spare=3))
     peers = hold_many(s, 4)
     wait_live(s, 5)
     release_all(s, peers)
@@ -139,10 +139,10 @@ def test_dynamic_keeps_max_spare(versions):
     holds_for(lambda: len(s.server.workers()) == 3, STEADY_S, "max_spare")
 
 
-def test_dynamic_takes_what_waits(versions):
+def test_dynamic_takes_what_waits(versions_once):
     """More requests at once than workers: it grows up to the most, and all
     are answered."""
-    s = versions(**dict(DYNAMIC, max_workers=3))
+    s = versions_once(**dict(DYNAMIC, max_workers=3))
     peers = [s.server.peer(timeout=2 * TIMEOUT) for _ in range(8)]
     for peer in peers:
         peer.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
@@ -173,8 +173,8 @@ def test_ondemand_begins_with_nobody(versions):
     assert len(s.notes.read("imports")) == 1
 
 
-def test_ondemand_grows_up_to_the_most(versions):
-    s = versions(**dict(ONDEMAND, mode="prefork", threads=1))
+def test_ondemand_grows_up_to_the_most(versions_once):
+    s = versions_once(**ONDEMAND)
     peers = []
     for busy in range(1, 4):
         peers.append(s.hold())
@@ -211,11 +211,10 @@ def test_ondemand_with_kept_connections(versions):
     assert s.ask()["version"] == "1"
 
 
-def test_ondemand_starts_one_for_a_kept_connection(versions):
+def test_ondemand_starts_one_for_a_kept_connection(versions_once):
     """A request on a kept connection of a busy worker is work that waits,
     too."""
-    s = versions(**dict(ONDEMAND, mode="prefork", threads=1,
-                        idle_timeout="1m"))
+    s = versions_once(**dict(ONDEMAND, idle_timeout="1m"))
     client = Direct(s.server.address, keep=True)
     client()
     peer = s.hold()
