@@ -56,7 +56,8 @@ struct connection {
                                      not waiting for one that has begun */
     _Atomic uint64_t deadline_ns; /* while parked; the sweep reads it */
     size_t lingered;              /* bytes read and dropped in CONN_LINGER */
-    struct request *request;      /* begun and not yet ended, or NULL */
+    struct connection *next_deferred; /* lookout.c */
+    struct request *request;          /* begun and not yet ended, or NULL */
     struct decoder decoder;
 };
 

@@ -101,30 +101,46 @@ busy_since(struct worker *w)
     return youngest;
 }
 
-/* A connection that cannot be passed on waits for its executor; its event has
- * been used up, so it is armed again when one is free. */
+/* Connections that cannot be passed on, by their next_deferred: within a
+ * request, or the queue is full. Their events have been used up, so they are
+ * armed again when an executor is free. */
 struct deferred {
-    struct connection *c[EVENTS];
-    unsigned count;
+    struct connection *first;
 };
 
-static void
-pass_on(struct worker *w, struct connection *c, struct deferred *d)
+static bool
+pass_on(struct worker *w, struct connection *c)
 {
-    if (c->phase == CONN_HEAD && decoder_is_idle(&c->decoder) &&
-        connection_give_away(w, c) == 0) {
-        return;
+    return c->phase == CONN_HEAD && decoder_is_idle(&c->decoder) &&
+           connection_give_away(w, c) == 0;
+}
+
+/* The queue may have room again. */
+static void
+try_again(struct worker *w, struct deferred *d)
+{
+    struct connection **at = &d->first;
+
+    while (*at != NULL) {
+        struct connection *next = (*at)->next_deferred;
+
+        if (pass_on(w, *at)) {
+            *at = next;
+        } else {
+            at = &(*at)->next_deferred;
+        }
     }
-    d->c[d->count++] = c;
 }
 
 static void
 rearm(struct worker *w, struct deferred *d)
 {
-    for (unsigned i = 0; i < d->count; i++) {
-        struct connection *c = d->c[i];
+    while (d->first != NULL) {
+        struct connection *c = d->first;
         struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
                                   .data.u64 = conntable_event(c) };
+
+        d->first = c->next_deferred;
 
         /* Armed while it is ours: once parked it may be closed by another
          * thread at once, and the descriptor be another connection's. An event
@@ -133,7 +149,6 @@ rearm(struct worker *w, struct deferred *d)
             epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
         } while (!conntable_park(c));
     }
-    d->count = 0;
 }
 
 /* One wait in place of the executors. False when nothing could be passed on:
@@ -149,7 +164,10 @@ wait_and_pass_on(struct worker *w, struct deferred *deferred)
         struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);
 
         if (c != NULL) {
-            pass_on(w, c, deferred);
+            if (!pass_on(w, c)) {
+                c->next_deferred = deferred->first;
+                deferred->first = c;
+            }
             passed = true;
         }
     }
@@ -157,25 +175,21 @@ wait_and_pass_on(struct worker *w, struct deferred *deferred)
 }
 
 static void
-stand_in(struct worker *w, uint64_t since)
+stand_in(struct worker *w)
 {
-    struct deferred deferred = { .count = 0 };
+    struct deferred deferred = { .first = NULL };
 
     if (atomic_exchange(&w->taken_over, true)) {
         return;
     }
     executor_unwatch(w);
     while (atomic_load(&w->taken_over) && busy_since(w) != 0 &&
-           deferred.count == 0 && !atomic_load(&w->stopping)) {
+           !atomic_load(&w->stopping)) {
         if (!wait_and_pass_on(w, &deferred)) {
             tick(TICK_MS);
         }
+        try_again(w, &deferred);
         overtime_check(w);
-    }
-    /* What could not be passed on: until an executor is free again. */
-    while (deferred.count > 0 && busy_since(w) == since) {
-        overtime_check(w);
-        tick(TICK_MS);
     }
     rearm(w, &deferred);
     /* An executor that became free may have put the listeners back before we
@@ -213,7 +227,7 @@ lookout_main(void *arg)
         overtime_check(w);
         if (parks && since != 0 && since == last &&
             atomic_load(&w->conns.open) > 1) {
-            stand_in(w, since);
+            stand_in(w);
             stood_in_ns = now;
         }
         last = since;

@@ -310,7 +310,7 @@ def test_innocent_requests_in_a_wedged_worker(late_once):
     is on its way out another one serves."""
     s = late_once(mode="threaded", threads=3, workers=2,
                   request_timeout="300ms",
-             request_grace="300ms")
+                  request_grace="300ms")
     s.server.wait_workers(2)
     stuck = in_background(s, "/gil")
     holder, = s.notes.wait("holding_gil")
@@ -329,7 +329,7 @@ def test_innocent_requests_in_a_wedged_worker(late_once):
 def test_kept_connections_of_a_killed_worker(late_once):
     """They are parked, not stuck: a sibling has taken them over."""
     s = late_once(workers=2, request_timeout="300ms",
-             request_grace="1s")
+                  request_grace="1s")
     clients = [Direct(s.server.address, keep=True) for _ in range(10)]
     try:
         for client in clients:
