@@ -331,8 +331,8 @@ def test_B23_any_bytes_in_names(app):
     assert found["TEST_E"] == ""
     assert not [n for n in found if "=" in n or "\0" in n or "\n" in n]
     assert "HTTP_" not in found
-    app.server.log.wait(r"TEST=EQ")
-    if not app.shape.libfcgi:
+    if not app.shape.libfcgi:   # there a name ends at the first "="
+        app.server.log.wait(r"TEST=EQ")
         app.server.log.wait(r"TEST\\x00NUL|TEST\\0NUL")
     app.server.errors_expected = True
 

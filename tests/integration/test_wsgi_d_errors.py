@@ -108,9 +108,9 @@ def test_D8_ten_megabytes_and_nobody_reads(serve, shape, notes, what):
         while b": ready" not in got:
             got += os.read(r, 4096)
         server.remember()
-        for _ in range(3):
+        for _ in range(6):
             assert server.request(extra={"TEST_CASE": "D8"}).text == "ok"
-        notes.wait("D8", 3)
+        notes.wait("D8", 6)
         assert server.request(extra={"TEST_CASE": "hello"}).text == "hello"
         # Whoever reads again learns how much is missing, and the log works.
         got = []

@@ -339,7 +339,7 @@ FcgidMaxRequestLen 4294967296
 FcgidIOTimeout 120
 FcgidMaxProcesses 4
 FcgidInitialEnv FOREBAY_TEST_ID @ID@
-FcgidInitialEnv ASAN_OPTIONS detect_leaks=0
+FcgidInitialEnv ASAN_OPTIONS detect_leaks=0:use_sigaltstack=0
 Alias "/" "%s/"
 <Directory "%s">
   Options +ExecCGI

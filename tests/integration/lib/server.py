@@ -145,7 +145,8 @@ class Forebay:
         environ.pop("FOREBAY_TEST_ID", None)
         name, _, value = self.id.partition("=")
         environ[name] = value
-        environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
+        environ.setdefault("ASAN_OPTIONS",
+                           "detect_leaks=0:use_sigaltstack=0")
         environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
         environ.update(env or {})
         self.words = [program()] + [str(w) for w in words]
