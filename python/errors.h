@@ -21,7 +21,7 @@ void errors_describe(char *out, size_t size) PY_NEVER_RAISES;
  * traceback is one message). The server passes its own log here before
  * interp_start; unset, text goes to descriptor 2. May be called with or without
  * the GIL. */
-void errors_set_log(void (*log_text)(char level, const char *text, size_t len));
+void errors_set_log(void (*fn)(char level, const char *text, size_t len));
 void errors_log(char level, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

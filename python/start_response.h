@@ -14,8 +14,8 @@ PyTypeObject *start_response_new_type(void);
 PyTypeObject *write_new_type(void);
 
 PyObject *start_response_call(PyObject *self, PyObject *const *args,
-                              size_t nargsf, PyObject *keywords);
+                              size_t nargsf, PyObject *names);
 PyObject *write_call(PyObject *self, PyObject *const *args, size_t nargsf,
-                     PyObject *keywords);
+                     PyObject *names);
 
 #endif
