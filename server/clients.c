@@ -486,6 +486,19 @@ clients_open(uv_loop_t *loop, struct listener *l, unsigned count,
 }
 
 void
+clients_accept(struct clients *s, bool on)
+{
+    if (on) {
+        listen_again(s);
+        return;
+    }
+    for (unsigned i = 0; i < s->listeners; i++) {
+        uv_poll_stop(&s->poll[i]);
+    }
+    s->paused = false;
+}
+
+void
 clients_hand_over(struct clients *s)
 {
     for (unsigned i = 0; s != NULL && i < s->listeners; i++) {

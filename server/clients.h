@@ -64,6 +64,9 @@ struct clients *clients_open(uv_loop_t *loop, struct listener *l,
                              unsigned count, const struct clients_options *o,
                              void *ctx);
 
+/* Accept no more for a while, or again; who is there is still served. */
+void clients_accept(struct clients *s, bool on);
+
 /* Somebody else accepts from now on: close the sockets, but leave their paths.
  * NULL is fine. */
 void clients_hand_over(struct clients *s);

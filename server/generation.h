@@ -75,6 +75,10 @@ struct supervision {
     uv_poll_t *poll; /* polls of them, on poll_fd */
     unsigned polls;
     int poll_fd[EXECUTOR_MAX_LISTENERS];
+    struct shed *shed;      /* made when first needed */
+    bool shedding;          /* connections are being refused */
+    uint64_t congested_ms;  /* since then none is idle and some wait; 0: no */
+    uint64_t warned_ms;     /* when that was last said */
     uint64_t hold_until_ms; /* back-off: no start before */
     unsigned target;        /* asked for by `ctl scale`; 0: the settings' */
 };

@@ -11,14 +11,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/backlog.h"
 #include "server/clock.h"
 #include "server/log.h"
 #include "server/scaling.h"
+#include "server/shed.h"
 
 enum {
-    TICK_MS = 1000,       /* a fixed number of workers changes slowly */
-    TICK_SCALING_MS = 50, /* a busy pool must grow at once */
-    TICK_WEAR_MS = 100,   /* max_requests is kept within so much */
+    TICK_MS = 1000,        /* a fixed number of workers changes slowly */
+    TICK_SCALING_MS = 50,  /* a busy pool must grow at once */
+    TICK_WEAR_MS = 100,    /* max_requests is kept within so much */
+    CONGESTED_MS = 5000,   /* a queue that long is worth a line */
+    WARN_EVERY_MS = 60000, /* and not more than one in this time */
     TICK_DEADLINE_MS = 250,
 };
 
@@ -91,8 +95,7 @@ view(struct generation *g, struct scaling_view *v)
             v->longest_idle_ms = now - s->idle_since_ms;
         }
     }
-    v->waiting = g->settings.scaling != CONF_SCALING_STATIC && v->idle == 0 &&
-                 is_waiting(g);
+    v->waiting = v->idle == 0 && is_waiting(g);
 }
 
 /* -- one worker -------------------------------------------------------------
@@ -337,6 +340,85 @@ watch_listeners(struct generation *g, bool on)
     }
 }
 
+/* -- a queue that grows -----------------------------------------------------
+ */
+
+static void
+shed(struct generation *g, bool on, const char *why)
+{
+    struct supervision *v = &g->supervision;
+    unsigned long refused;
+
+    if (on == v->shedding) {
+        return;
+    }
+    if (v->shed == NULL) {
+        v->shed = shed_open(g->loop, g->listen_fd, g->listeners);
+        if (v->shed == NULL) {
+            return;
+        }
+    }
+    v->shedding = on;
+    refused = shed_switch(v->shed, on);
+    if (on) {
+        log_error("pool %s: %s: what waits is answered with 503",
+                  g->settings.name, why);
+    } else {
+        log_info("pool %s: workers take connections again; %lu were answered "
+                 "with 503",
+                 g->settings.name, refused);
+    }
+}
+
+static unsigned
+waiting_connections(const struct generation *g)
+{
+    unsigned sum = 0;
+
+    for (unsigned i = 0; i < g->listeners; i++) {
+        struct backlog b;
+
+        if (backlog_read(g->listen_fd[i], &b) == 0) {
+            sum += b.waiting;
+        }
+    }
+    return sum;
+}
+
+/* Nobody is idle and somebody waits: said once in a while, and, when it lasts
+ * longer than queue_timeout or when there is no worker at all, refused. */
+static void
+look_at_queue(struct generation *g, const struct scaling_view *view)
+{
+    struct supervision *v = &g->supervision;
+    uint64_t now = uv_now(g->loop);
+    uint64_t limit = g->settings.queue_timeout;
+
+    if (!view->waiting) {
+        v->congested_ms = 0;
+        /* While nobody is idle the queue is empty because it is refused. */
+        if (view->idle > 0 || view->starting > 0 || view->live > 0) {
+            shed(g, false, "");
+        }
+        return;
+    }
+    v->congested_ms = v->congested_ms != 0 ? v->congested_ms : now;
+    if (view->live == 0 && now < v->hold_until_ms) {
+        shed(g, true, "no worker is left, and the next one must wait");
+    } else if (limit > 0 && now - v->congested_ms >= limit) {
+        shed(g, true, "every worker is busy for longer than queue_timeout");
+    }
+    if (now - v->congested_ms >= CONGESTED_MS &&
+        (v->warned_ms == 0 || now - v->warned_ms >= WARN_EVERY_MS)) {
+        v->warned_ms = now;
+        log_warnx("pool %s: all %u workers are busy for %" PRIu64
+                  " s and %u connections wait; more workers (or threads) or "
+                  "faster requests are needed",
+                  g->settings.name, view->live, (now - v->congested_ms) / 1000,
+                  waiting_connections(g));
+    }
+}
+
 static void
 look_once(struct generation *g)
 {
@@ -366,6 +448,7 @@ look_once(struct generation *g)
         let_used_up_go(g);
     }
     watch_listeners(g, v.live == 0);
+    look_at_queue(g, &v);
 }
 
 static void
@@ -407,11 +490,12 @@ supervise_begin(struct generation *g)
 {
     const struct pool_settings *s = &g->settings;
 
-    g->supervision.tick_ms = s->scaling != CONF_SCALING_STATIC ? TICK_SCALING_MS
-                             : s->max_requests > 0             ? TICK_WEAR_MS
-                             : s->request_timeout > 0 || s->after_timeout > 0
-                                 ? TICK_DEADLINE_MS
-                                 : TICK_MS;
+    g->supervision.tick_ms =
+        s->scaling != CONF_SCALING_STATIC || s->queue_timeout > 0
+            ? TICK_SCALING_MS
+        : s->max_requests > 0                            ? TICK_WEAR_MS
+        : s->request_timeout > 0 || s->after_timeout > 0 ? TICK_DEADLINE_MS
+                                                         : TICK_MS;
     if (s->scaling == CONF_SCALING_ONDEMAND) {
         open_watches(g);
     }
@@ -433,4 +517,7 @@ supervise_end(struct generation *g)
 {
     uv_timer_stop(&g->supervision.tick);
     watch_listeners(g, false);
+    shed_close(g->supervision.shed);
+    g->supervision.shed = NULL;
+    g->supervision.shedding = false;
 }
