@@ -652,12 +652,6 @@ finish_scaling(struct pool_settings *s, struct conf_error *err)
                     err) != 0) {
         return -1;
     }
-    if (s->reserved_workers >= s->max_workers) {
-        return conf_fail_about(err, "reserved_workers",
-                               "reserved_workers is %u, and no worker of %u "
-                               "would be left for the other requests",
-                               s->reserved_workers, s->max_workers);
-    }
     if (s->max_requests_jitter > 0 && s->max_requests == 0) {
         return conf_fail_about(err, "max_requests_jitter",
                                "max_requests_jitter says nothing without "

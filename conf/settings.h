@@ -58,13 +58,12 @@ struct pool_settings {
     bool autoreload;      /* watch the code, reload when it changes */
 
     enum conf_scaling scaling;
-    unsigned min_workers;      /* ondemand: 0 unless it was given */
-    unsigned max_workers;      /* settings_finish() makes workers of 0 */
-    unsigned min_spare;        /* idle workers to have */
-    unsigned max_spare;        /* more idle ones retire; 0: they stay */
-    uint64_t idle_timeout;     /* after being idle for this long */
-    unsigned reserved_workers; /* kept free of slow requests */
-    unsigned max_requests;     /* 0: no limit; of one worker */
+    unsigned min_workers;  /* ondemand: 0 unless it was given */
+    unsigned max_workers;  /* settings_finish() makes workers of 0 */
+    unsigned min_spare;    /* idle workers to have */
+    unsigned max_spare;    /* more idle ones retire; 0: they stay */
+    uint64_t idle_timeout; /* after being idle for this long */
+    unsigned max_requests; /* 0: no limit; of one worker */
     unsigned max_requests_jitter;
     uint64_t max_worker_memory; /* 0: no limit */
     uint64_t max_worker_age;    /* 0: no limit */

@@ -125,10 +125,6 @@ const struct setting settings_table[] = {
     ROW(idle_timeout, SETTING_TIME, "60s", "TIME",
         "How long a surplus worker is idle before it retires.", .min = 0,
         .max = 365 * DAY),
-    ROW(reserved_workers, SETTING_UINT, "0", "NUMBER",
-        "Workers that are kept for short requests: a path whose requests have "
-        "been slow does not get them.",
-        .min = 0, .max = 4096),
     ROW(max_requests, SETTING_UINT, "0", "NUMBER",
         "Requests after which a worker is replaced by a new one. 0: no limit.",
         .min = 0, .max = 1000000000),

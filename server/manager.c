@@ -41,6 +41,7 @@ struct manager {
     bool started;       /* every pool of the first start has served */
     int exit_code;
     uv_timer_t deadline; /* of the stop */
+    uv_timer_t delay;    /* before it */
     uv_timer_t watchdog; /* systemd's */
     uv_signal_t signal[12];
     unsigned signals;
@@ -688,13 +689,35 @@ reap_strangers(struct manager *m)
 }
 
 static void
+on_stop_delay(uv_timer_t *timer)
+{
+    stop(timer->data, MANAGER_EXIT_OK, "SIGTERM, stop_delay has passed");
+}
+
+/* A balancer that was told at the same moment still sends for a while: go on
+ * accepting until stop_delay has passed. A second TERM ends that. */
+static void
+stop_later(struct manager *m)
+{
+    if (m->settings.stop_delay == 0 || m->stopping || !m->started ||
+        uv_is_active((uv_handle_t *)&m->delay)) {
+        uv_timer_stop(&m->delay);
+        stop(m, MANAGER_EXIT_OK, "SIGTERM");
+        return;
+    }
+    log_info("SIGTERM: accepting for another %llu s (stop_delay)",
+             (unsigned long long)m->settings.stop_delay / 1000);
+    uv_timer_start(&m->delay, on_stop_delay, m->settings.stop_delay, 0);
+}
+
+static void
 on_signal(uv_signal_t *handle, int signo)
 {
     struct manager *m = handle->data;
 
     switch (signo) {
     case SIGTERM:
-        stop(m, MANAGER_EXIT_OK, "SIGTERM");
+        stop_later(m);
         break;
     case SIGINT:
         stop(m, MANAGER_EXIT_OK, "SIGINT");
@@ -849,6 +872,8 @@ manager_run(struct config *c, const char *file, bool inherited)
     uv_timer_init(&m->loop, &m->deadline);
     m->deadline.data = m;
     uv_timer_init(&m->loop, &m->watchdog);
+    uv_timer_init(&m->loop, &m->delay);
+    m->delay.data = m;
     if (notify_watchdog_ms() > 0) {
         uv_timer_start(&m->watchdog, on_watchdog, notify_watchdog_ms(),
                        notify_watchdog_ms());

@@ -86,7 +86,6 @@ test_defaults(void **state)
     assert_int_equal(s.min_spare, 1);
     assert_int_equal(s.max_spare, 3);
     assert_int_equal(s.idle_timeout, 60000);
-    assert_int_equal(s.reserved_workers, 0);
     assert_int_equal(s.max_requests, 0);
     assert_int_equal(s.max_requests_jitter, 0);
     assert_int_equal(s.max_worker_memory, 0);
@@ -448,7 +447,6 @@ test_finish_refuses(void **state)
     FINISH_FAILS("scaling dynamic", "scaling", "dynamic", "min_workers", "0");
     FINISH_FAILS("more than max_spare, 2", "min_spare", "3", "max_spare", "2");
     FINISH_FAILS("more than max_workers, 2", "min_spare", "3");
-    FINISH_FAILS("no worker of 2", "reserved_workers", "2");
     FINISH_FAILS("without max_requests", "max_requests_jitter", "5");
     FINISH_FAILS("longer than request_timeout", "slow_request", "2",
                  "request_timeout", "1");
