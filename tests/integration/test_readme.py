@@ -30,7 +30,6 @@ def test_five_commands_to_a_served_request():
     folder = srv.temp_dir()
     mark = "FOREBAY_TEST_ID=readme-%d" % os.getpid()
     environ = dict(os.environ, FOREBAY_TEST_ID=mark.partition("=")[2])
-    environ.setdefault("ASAN_OPTIONS", "detect_leaks=0")
 
     def run(line, **how):
         assert "/tmp/hello" in line

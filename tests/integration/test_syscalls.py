@@ -21,7 +21,7 @@ SLACK = 12      # for the whole run: set-up, timers, the last event
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="no strace"),
-    pytest.mark.skipif("san" in srv.build_dir().rpartition("/")[2],
+    pytest.mark.skipif(bool(srv.sanitized()),
                        reason="a sanitizer makes calls of its own")]
 
 

@@ -80,7 +80,8 @@ class FrontEnd:
 
     def start(self):
         values = dict(RUN=self.run, ROOT=self.root, PORT=self.port, EXTRA="",
-                      OPTIONS="", ID=self.id.partition("=")[2])
+                      OPTIONS="", ID=self.id.partition("=")[2],
+                      ASAN_OPTIONS=os.environ["ASAN_OPTIONS"])
         values.update(self.settings())
         values.update(self.extra)
         with open(os.path.join(TEMPLATES, self.template)) as f:
@@ -339,7 +340,7 @@ FcgidMaxRequestLen 4294967296
 FcgidIOTimeout 120
 FcgidMaxProcesses 4
 FcgidInitialEnv FOREBAY_TEST_ID @ID@
-FcgidInitialEnv ASAN_OPTIONS detect_leaks=0:use_sigaltstack=0
+FcgidInitialEnv ASAN_OPTIONS @ASAN_OPTIONS@
 Alias "/" "%s/"
 <Directory "%s">
   Options +ExecCGI

@@ -18,6 +18,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 APPS = os.path.join(TOP, "tests", "apps")
 
+# CPython is not built with the sanitizers: what it holds at the end is no leak.
+# faulthandler brings a signal stack of its own, which ASan would take for its
+# own. A MemoryError must stay one.
+os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0:use_sigaltstack=0:"
+                                      "allocator_may_return_null=1")
+
 # Nothing of this is ever right in the log of a test.
 NEVER = re.compile(
     r"AddressSanitizer|UndefinedBehaviorSanitizer|ThreadSanitizer"
@@ -29,6 +35,12 @@ NEVER = re.compile(
 def build_dir():
     return os.path.abspath(os.environ.get(
         "FOREBAY_BUILD", os.path.join(TOP, "build", "release")))
+
+
+def sanitized():
+    """"asan", "tsan" or "", by the name of the build folder."""
+    return next((n for n in ("asan", "tsan")
+                 if n in os.path.basename(build_dir())), "")
 
 
 def program():
@@ -145,8 +157,7 @@ class Forebay:
         environ.pop("FOREBAY_TEST_ID", None)
         name, _, value = self.id.partition("=")
         environ[name] = value
-        environ.setdefault("ASAN_OPTIONS",
-                           "detect_leaks=0:use_sigaltstack=0")
+        environ.setdefault("ASAN_OPTIONS", os.environ["ASAN_OPTIONS"])
         environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
         environ.update(env or {})
         self.words = [program()] + [str(w) for w in words]
