@@ -27,6 +27,9 @@
 /* Of this thread, for as long as it lives; NULL on threads of applications. */
 static __thread PyThreadState *thread_state;
 
+/* Python's handler writes a byte into [1]; -1: not made. */
+static int signal_pipe[2] = { -1, -1 };
+
 const char *
 interp_version(void)
 {
@@ -333,12 +336,50 @@ interp_acquire_nogil(void)
     PyEval_RestoreThread(thread_state);
 }
 
+int
+interp_signal_fd(void)
+{
+    if (signal_pipe[0] < 0 && pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+        return -1;
+    }
+    interp_signal_rearm();
+    return signal_pipe[0];
+}
+
+/* An event loop of the application puts its own descriptor there, and -1 when
+ * it ends. */
+void
+interp_signal_rearm(void)
+{
+    int before;
+
+    if (signal_pipe[1] < 0) {
+        return;
+    }
+    before = PySignal_SetWakeupFd(signal_pipe[1]);
+    if (before >= 0 && before != signal_pipe[1]) {
+        PySignal_SetWakeupFd(before);
+    }
+}
+
+/* Each signal has left one byte; a full pipe is readable as well. */
+static void
+empty_signal_pipe(void)
+{
+    char bytes[256];
+
+    while (signal_pipe[0] >= 0 &&
+           read(signal_pipe[0], bytes, sizeof(bytes)) > 0) {
+    }
+}
+
 void
 interp_check_signals_nogil(void)
 {
     if (thread_state == NULL) {
         return; /* a thread of the application: handlers do not run there */
     }
+    empty_signal_pipe();
     PyEval_RestoreThread(thread_state);
     if (PyErr_CheckSignals() < 0 && !call_keep_interrupt()) {
         errors_log_exception("a signal handler of the application raised");

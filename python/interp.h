@@ -57,6 +57,20 @@ pid_t interp_fork(void);
  * the GIL. Main thread; elsewhere it does nothing. */
 void interp_check_signals_nogil(void);
 
+/* A descriptor that becomes readable when a signal has arrived for which the
+ * application has a handler; then call interp_check_signals_nogil(), which
+ * empties it. Without it a signal that arrives just before the main thread goes
+ * to sleep is handled only after the next event. For the epoll set of the main
+ * thread, close-on-exec; made on the first call, in each worker after the fork
+ * (the template must not call it). -1: none to be had (errno). GIL held. It is
+ * the interpreter's wake-up descriptor (signal.set_wakeup_fd) while the
+ * application sets no other. */
+int interp_signal_fd(void);
+
+/* Take that place again if the application has left it. Main thread, GIL held;
+ * wsgi.c calls it when a request ends. */
+void interp_signal_rearm(void);
+
 /* Orderly end of a process that ran Python (checklist R27): threading shutdown,
  * atexit, flush of sys.stdout and sys.stderr. Does not exit; the caller calls
  * _exit. Never finalises the interpreter. GIL held. */

@@ -448,6 +448,9 @@ wsgi_run_nogil(struct wsgi_thread *t, struct request *request,
         run_after(&c);
     }
     leave_context(&c);
+    if (t->is_main) {
+        interp_signal_rearm();
+    }
     interp_release();
     if (c.out.pending) {
         output_pending_nogil(&c);

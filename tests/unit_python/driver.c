@@ -655,6 +655,27 @@ driver_hooks(PyObject *self, PyObject *args)
     return PyLong_FromLong(0);
 }
 
+/* signal_fd() -> what the server watches. */
+static PyObject *
+driver_signal_fd(PyObject *self, PyObject *ignored)
+{
+    (void)self;
+    (void)ignored;
+    return PyLong_FromLong(interp_signal_fd());
+}
+
+/* check_signals(): as an idle server does. */
+static PyObject *
+driver_check_signals(PyObject *self, PyObject *ignored)
+{
+    (void)self;
+    (void)ignored;
+    interp_release();
+    interp_check_signals_nogil();
+    interp_acquire_nogil();
+    Py_RETURN_NONE;
+}
+
 static PyObject *
 driver_end(PyObject *self, PyObject *ignored)
 {
@@ -702,6 +723,8 @@ static PyMethodDef methods[] = {
     { "unsafe_to_fork", driver_unsafe_to_fork, METH_NOARGS, NULL },
     { "check_venv", driver_check_venv, METH_VARARGS, NULL },
     { "hooks", driver_hooks, METH_VARARGS, NULL },
+    { "signal_fd", driver_signal_fd, METH_NOARGS, NULL },
+    { "check_signals", driver_check_signals, METH_NOARGS, NULL },
     { "end", driver_end, METH_NOARGS, NULL },
     { "fork", driver_fork, METH_NOARGS, NULL },
     { "log_exception", driver_log_exception, METH_O, NULL },

@@ -437,6 +437,49 @@ class Signals(Case):
         self.assertEqual(self.run_app(app).body, b"ok")
         self.assertEqual(len(seen), 1)
 
+    def test_L7_an_idle_worker_is_woken(self):
+        """By a descriptor, which an event loop of the application may take
+        and leave."""
+        seen = []
+        before = signal.signal(signal.SIGUSR1, lambda *a: seen.append(a))
+
+        def app(environ, start_response):
+            if environ["PATH_INFO"] == "/loop":
+                old = signal.set_wakeup_fd(-1)
+                self.assertGreaterEqual(old, 0)
+            if environ["PATH_INFO"] == "/own":
+                signal.set_wakeup_fd(own[1], warn_on_full_buffer=False)
+            start_response("200 OK", [])
+            return [b"ok"]
+
+        def readable(fd):
+            return bool(select.select([fd], [], [], 0)[0])
+
+        own = os.pipe()
+        os.set_blocking(own[1], False)
+        try:
+            fd = driver.signal_fd()
+            self.assertEqual(driver.signal_fd(), fd)
+            self.assertFalse(os.get_inheritable(fd))
+            for path in ("/", "/loop"):
+                self.assertEqual(
+                    self.run_app(app, params={"PATH_INFO": path}).body, b"ok")
+                self.assertFalse(readable(fd))
+                os.kill(os.getpid(), signal.SIGUSR1)
+                self.assertTrue(readable(fd))
+                driver.check_signals()
+                self.assertFalse(readable(fd))
+                self.assertTrue(seen.pop())
+            self.run_app(app, params={"PATH_INFO": "/own"})
+            os.kill(os.getpid(), signal.SIGUSR1)
+            self.assertTrue(readable(own[0]))
+            self.assertFalse(readable(fd))
+        finally:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGUSR1, before)
+            os.close(own[0])
+            os.close(own[1])
+
     def with_raising_handler(self, app):
         class Stop(Exception):
             pass
