@@ -2,6 +2,7 @@
 """Failures of the application, and the log (wsgi checklist D and J)."""
 import os
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -155,7 +156,6 @@ class Failures(Case):
             self.assert_logged(text, "GET /x", "testpool")
 
     def test_J7_source_in_another_encoding(self):
-        import tempfile
         with tempfile.NamedTemporaryFile(suffix=".py") as f:
             f.write(b"# no declaration: \xff\xfe\nraise ValueError('here')\n")
             f.flush()
@@ -325,10 +325,12 @@ class Errors(Case):
         self.assertEqual(self.captured(use), b"error \\ud800\n")
 
     def test_R121_lines_of_threads_stay_whole(self):
+        """As long as somebody reads the log; a file always takes them."""
         lines = {c: c * 200 for c in "abcdefgh"}
 
-        def use(errors):
-            for stream in (errors, sys.stderr):
+        def app(environ, start_response):
+            start_response("200 OK", [])
+            for stream in (environ["wsgi.errors"], sys.stderr):
                 def work(line):
                     for _ in range(100):
                         print(line, file=stream)
@@ -339,8 +341,19 @@ class Errors(Case):
                     t.start()
                 for t in threads:
                     t.join()
+            return [b"ok"]
 
-        found = self.captured(use).decode().split("\n")
+        saved = os.dup(2)
+        with tempfile.TemporaryFile() as log:
+            os.dup2(log.fileno(), 2)
+            try:
+                response = self.run_app(app)
+            finally:
+                os.dup2(saved, 2)
+                os.close(saved)
+            log.seek(0)
+            found = log.read().decode().split("\n")
+        self.assertEqual(response.body, b"ok")
         self.assertEqual(found.pop(), "")
         self.assertEqual(len(found), 1600)
         for line in found:
