@@ -16,8 +16,7 @@
 #include "python/errors.h"
 #include "python/why.h"
 
-/* -- import ------------------------------------------------------------------
- */
+/* -- import --------------------------------------------------------------- */
 
 /* The exception that is set, as the end of a sentence; cleared, with its
  * traceback in the log. */
@@ -305,8 +304,7 @@ import_module(const struct app_name *name, char *why, size_t size)
     return module;
 }
 
-/* -- the attribute -----------------------------------------------------------
- */
+/* -- the attribute -------------------------------------------------------- */
 
 /* ", ".join(list) for an error. */
 static void
@@ -475,8 +473,7 @@ app_import(const struct app_name *name, PyObject **ret_object, char *why,
     return 0;
 }
 
-/* -- the callable ------------------------------------------------------------
- */
+/* -- the callable --------------------------------------------------------- */
 
 static const char *
 shown_attribute(const struct app_name *name)

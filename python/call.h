@@ -104,8 +104,7 @@ struct call {
 /* The call that runs on this thread, or NULL. Borrowed. */
 struct call *call_current(void);
 
-/* -- objects bound to a request ---------------------------------------------
- */
+/* -- objects bound to a request ------------------------------------------- */
 
 struct bound {
     PyObject_HEAD vectorcallfunc vectorcall; /* of the callable ones */

@@ -18,8 +18,7 @@ decode(const char *data, size_t len)
     return PyUnicode_DecodeLatin1(data, (Py_ssize_t)len, NULL);
 }
 
-/* -- choosing a shape --------------------------------------------------------
- */
+/* -- choosing a shape ----------------------------------------------------- */
 
 /* Try one shape. 1 when it is the request's, 0, or -1 with an exception set. */
 static int
@@ -107,8 +106,7 @@ shape_of(struct environ_cache *cache, const struct state *s,
     return shape_new(cache, s, r, signature);
 }
 
-/* -- what follows from several parameters ------------------------------------
- */
+/* -- what follows from several parameters --------------------------------- */
 
 static struct cgi_text
 text_at(const struct request *r, int i)
@@ -285,8 +283,7 @@ environ_new(struct environ_cache *cache, struct state *s,
     return dict;
 }
 
-/* -- cache and template ------------------------------------------------------
- */
+/* -- cache and template --------------------------------------------------- */
 
 int
 environ_cache_init(struct environ_cache *cache, const struct state *s)

@@ -288,8 +288,7 @@ errors_log_exception(const char *what)
     PyErr_Clear();
 }
 
-/* -- wsgi.errors ------------------------------------------------------------
- */
+/* -- wsgi.errors ---------------------------------------------------------- */
 
 /* PEP 3333: the stream belongs to the server. It is one for all requests, so an
  * application that closes it must not close it for everybody. */

@@ -26,8 +26,7 @@ struct file_wrapper {
     PyObject *size;               /* block size as int */
 };
 
-/* -- the iterator ------------------------------------------------------------
- */
+/* -- the iterator --------------------------------------------------------- */
 
 static PyObject *
 new_size(PyObject *size)
@@ -168,8 +167,7 @@ file_wrapper_new_type(void)
     return (PyTypeObject *)PyType_FromSpec(&wrapper_spec);
 }
 
-/* -- how its file can be sent ------------------------------------------------
- */
+/* -- how its file can be sent --------------------------------------------- */
 
 /* An instance of a type of io may have methods of its own in its __dict__. 1, 0
  * or -1 with an exception set. */

@@ -75,8 +75,7 @@ add_name(char *names, size_t size, const char *name)
     snprintf(names + len, size - len, "%s%s", len > 0 ? ", " : "", name);
 }
 
-/* -- threads -----------------------------------------------------------------
- */
+/* -- threads -------------------------------------------------------------- */
 
 /* The name that Python knows for a thread id, else what the kernel calls it. */
 static void
@@ -153,8 +152,7 @@ find_threads(struct report *r)
     }
 }
 
-/* -- descriptors -------------------------------------------------------------
- */
+/* -- descriptors ---------------------------------------------------------- */
 
 static void
 find_socket(struct report *r, int fd)
@@ -276,8 +274,7 @@ find_descriptors(struct report *r, const int *own)
     }
 }
 
-/* -- children ----------------------------------------------------------------
- */
+/* -- children ------------------------------------------------------------- */
 
 static void
 find_children(struct report *r)

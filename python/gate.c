@@ -39,6 +39,7 @@ gate_enter_slow(struct gate *g)
 {
     uintptr_t me = (uintptr_t)pthread_self();
     uintptr_t owner = 0;
+    PyThreadState *saved;
 
     while (!atomic_compare_exchange_strong(&g->owner, &owner, me)) {
         if (owner == me) {
@@ -47,8 +48,10 @@ gate_enter_slow(struct gate *g)
                             "thread");
             return -1;
         }
-        Py_BEGIN_ALLOW_THREADS wait_nogil(g);
-        Py_END_ALLOW_THREADS owner = 0;
+        saved = PyEval_SaveThread();
+        wait_nogil(g);
+        PyEval_RestoreThread(saved);
+        owner = 0;
     }
     return 0;
 }

@@ -17,8 +17,7 @@
 
 static const char over[] = "the request is over: its wsgi.input cannot be read";
 
-/* -- bytes object that grows -------------------------------------------------
- */
+/* -- bytes object that grows ---------------------------------------------- */
 
 struct grow {
     PyObject *bytes; /* owned; NULL: nothing yet */
@@ -69,8 +68,7 @@ grow_take(struct grow *g)
     return bytes;
 }
 
-/* -- the body ----------------------------------------------------------------
- */
+/* -- the body ------------------------------------------------------------- */
 
 void
 input_begin(struct call *c)
@@ -174,12 +172,14 @@ static Py_ssize_t
 wait_for(struct call *c, char *out, size_t len)
 {
     struct body *b = &c->body;
+    PyThreadState *saved;
     ssize_t n;
 
     while (!b->ended && b->error == 0) {
-        Py_BEGIN_ALLOW_THREADS n = c->io->ops->body_read_nogil(c->io, out, len);
-        Py_END_ALLOW_THREADS if (n > 0)
-        {
+        saved = PyEval_SaveThread();
+        n = c->io->ops->body_read_nogil(c->io, out, len);
+        PyEval_RestoreThread(saved);
+        if (n > 0) {
             return n;
         }
         if (n == -EINTR) {
@@ -241,8 +241,7 @@ put_back(struct call *c, struct grow *g)
     Py_CLEAR(g->bytes);
 }
 
-/* -- read --------------------------------------------------------------------
- */
+/* -- read ----------------------------------------------------------------- */
 
 /* Room for the next piece of a body of unknown length: twice as much each
  * time. */
@@ -328,8 +327,7 @@ read_bytes(struct call *c, Py_ssize_t n)
     return grow_take(&g);
 }
 
-/* -- lines -------------------------------------------------------------------
- */
+/* -- lines ---------------------------------------------------------------- */
 
 /* readline(limit): up to and with "\n", or the end of the body, or limit bytes
  * (no limit when it is negative). */
@@ -399,8 +397,7 @@ read_lines(struct call *c, Py_ssize_t hint)
     return list;
 }
 
-/* -- the Python object -------------------------------------------------------
- */
+/* -- the Python object ---------------------------------------------------- */
 
 /* The one argument of read() and its kin: an integer, None or nothing (-1).
  * More than fits is as much as there is. */

@@ -40,8 +40,7 @@ interp_version(void)
     return version;
 }
 
-/* -- start -------------------------------------------------------------------
- */
+/* -- start ---------------------------------------------------------------- */
 
 /* With a standard descriptor closed, sys.stdin and its kin are None, and the
  * next file that the application opens becomes its standard output. */
@@ -310,8 +309,7 @@ interp_start(const struct interp_config *c, char *why, size_t size)
     return 0;
 }
 
-/* -- the GIL -----------------------------------------------------------------
- */
+/* -- the GIL -------------------------------------------------------------- */
 
 int
 interp_thread_attach_nogil(void)
@@ -387,8 +385,7 @@ interp_check_signals_nogil(void)
     PyEval_SaveThread();
 }
 
-/* -- fork --------------------------------------------------------------------
- */
+/* -- fork ----------------------------------------------------------------- */
 
 static void
 call_logged(PyObject *module, const char *method)
@@ -433,8 +430,7 @@ interp_fork(void)
     return pid;
 }
 
-/* -- the end -----------------------------------------------------------------
- */
+/* -- the end -------------------------------------------------------------- */
 
 /* A module that the application has loaded, or NULL. */
 static PyObject *

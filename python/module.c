@@ -32,8 +32,7 @@ need_request(const char *function)
     return c;
 }
 
-/* -- functions ---------------------------------------------------------------
- */
+/* -- functions ------------------------------------------------------------ */
 
 /* (callable, args, keywords or None), to be called by run_after(). */
 static PyObject *
@@ -169,8 +168,7 @@ worker_exit(PyObject *module, PyObject *hook)
     return add_hook(state_of(module)->worker_exit, hook);
 }
 
-/* -- what the server calls ---------------------------------------------------
- */
+/* -- what the server calls ------------------------------------------------ */
 
 void
 call_run_after(struct call *c)
@@ -239,8 +237,7 @@ module_run_worker_exit(void)
     run_hooks(s->worker_exit, "a worker_exit hook raised", false);
 }
 
-/* -- the module --------------------------------------------------------------
- */
+/* -- the module ----------------------------------------------------------- */
 
 PyDoc_STRVAR(after_response_doc,
              "after_response(callable, *args, **kwargs)\n--\n\n"

@@ -15,8 +15,7 @@
 /* Chunks that are handed to the server at once. */
 enum { BATCH = 256 };
 
-/* -- head --------------------------------------------------------------------
- */
+/* -- head ----------------------------------------------------------------- */
 
 int
 output_need_head(struct call *c)
@@ -78,8 +77,7 @@ output_is_short(const struct output *o)
            o->sent < (uint64_t)o->length;
 }
 
-/* -- bytes -------------------------------------------------------------------
- */
+/* -- bytes ---------------------------------------------------------------- */
 
 static void
 log_surplus(const struct call *c, uint64_t surplus)
@@ -133,11 +131,14 @@ static int
 write_gil(struct call *c, const struct iovec *iov, int n, uint64_t len,
           bool last)
 {
+    PyThreadState *saved;
     int rc;
 
     c->out.head_sent = true;
-    Py_BEGIN_ALLOW_THREADS rc = c->io->ops->write_nogil(c->io, iov, n, last);
-    Py_END_ALLOW_THREADS return note_write(c, rc, len, last);
+    saved = PyEval_SaveThread();
+    rc = c->io->ops->write_nogil(c->io, iov, n, last);
+    PyEval_RestoreThread(saved);
+    return note_write(c, rc, len, last);
 }
 
 int
@@ -187,8 +188,7 @@ output_chunk(struct call *c, PyObject *bytes)
     return rc;
 }
 
-/* -- whole bodies ------------------------------------------------------------
- */
+/* -- whole bodies --------------------------------------------------------- */
 
 /* The items' bytes together, or -1 with an exception set. */
 static int64_t
@@ -275,15 +275,17 @@ send_items(struct call *c, PyObject *sequence, uint64_t len, bool last)
 {
     PyObject *tuple = PySequence_Tuple(sequence);
     bool head = !c->out.head_sent;
+    PyThreadState *saved;
     int rc;
 
     if (tuple == NULL) {
         return -1;
     }
     c->out.head_sent = true;
-    Py_BEGIN_ALLOW_THREADS rc =
-        send_nogil(c, PySequence_Fast_ITEMS(tuple), head, len, last);
-    Py_END_ALLOW_THREADS note_write(c, rc, len, last);
+    saved = PyEval_SaveThread();
+    rc = send_nogil(c, PySequence_Fast_ITEMS(tuple), head, len, last);
+    PyEval_RestoreThread(saved);
+    note_write(c, rc, len, last);
     Py_DECREF(tuple);
     return 0;
 }
@@ -337,6 +339,7 @@ file_inside(struct call *c, int fd, off_t offset, uint64_t len)
 {
     struct output *o = &c->out;
     struct iovec head = { NULL, 0 };
+    PyThreadState *saved;
     int64_t n;
     bool last;
 
@@ -362,10 +365,10 @@ file_inside(struct call *c, int fd, off_t offset, uint64_t len)
         return 0;
     }
     o->head_sent = true;
-    Py_BEGIN_ALLOW_THREADS n =
-        c->io->ops->sendfile_nogil(c->io, &head, fd, offset, len, last);
-    Py_END_ALLOW_THREADS if (n >= 0 && (uint64_t)n < len)
-    {
+    saved = PyEval_SaveThread();
+    n = c->io->ops->sendfile_nogil(c->io, &head, fd, offset, len, last);
+    PyEval_RestoreThread(saved);
+    if (n >= 0 && (uint64_t)n < len) {
         o->sent += (uint64_t)n;
         o->error = -EIO;
         return 0;
@@ -385,8 +388,7 @@ output_file(struct call *c, int fd, off_t offset, uint64_t len)
     return rc;
 }
 
-/* -- the end -----------------------------------------------------------------
- */
+/* -- the end -------------------------------------------------------------- */
 
 static int
 end_inside(struct call *c)
@@ -468,7 +470,11 @@ output_pending_nogil(struct call *c)
 void
 output_pending(struct call *c)
 {
+    PyThreadState *saved;
+
     enter(c);
-    Py_BEGIN_ALLOW_THREADS output_pending_nogil(c);
-    Py_END_ALLOW_THREADS gate_leave(&c->thread->gate);
+    saved = PyEval_SaveThread();
+    output_pending_nogil(c);
+    PyEval_RestoreThread(saved);
+    gate_leave(&c->thread->gate);
 }

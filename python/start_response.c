@@ -15,8 +15,7 @@
 static const char over_start[] =
     "start_response() was called after its request was over";
 
-/* -- text --------------------------------------------------------------------
- */
+/* -- text ----------------------------------------------------------------- */
 
 /* Only what str says counts; a subclass whose __str__() says something else is
  * refused, since nobody can know what was meant (wsgi checklist F5). 1, 0, or
@@ -58,8 +57,7 @@ latin1_of(PyObject *text, const char **ret, size_t *ret_len)
     return 1;
 }
 
-/* -- status ------------------------------------------------------------------
- */
+/* -- status --------------------------------------------------------------- */
 
 static int
 take_status(struct call *c, PyObject *status)
@@ -102,8 +100,7 @@ take_status(struct call *c, PyObject *status)
     return 0;
 }
 
-/* -- headers -----------------------------------------------------------------
- */
+/* -- headers -------------------------------------------------------------- */
 
 /* The message of an error names the header, so that a developer finds the line
  * (wsgi checklist F15). */
@@ -266,8 +263,7 @@ take_headers(struct call *c, PyObject *headers)
     return 0;
 }
 
-/* -- exc_info ----------------------------------------------------------------
- */
+/* -- exc_info ------------------------------------------------------------- */
 
 /* PEP 3333: "if exc_info is provided, and the HTTP headers have already been
  * sent, start_response must raise an error, and should re-raise using the
@@ -321,8 +317,7 @@ check_order(struct call *c, PyObject *exc_info)
     return 0;
 }
 
-/* -- the callable ------------------------------------------------------------
- */
+/* -- the callable --------------------------------------------------------- */
 
 static PyObject *
 start(struct call *c, PyObject *status, PyObject *headers, PyObject *exc_info)
@@ -414,8 +409,7 @@ start_response_call(PyObject *self, PyObject *const *args, size_t nargsf,
     return result;
 }
 
-/* -- the type ----------------------------------------------------------------
- */
+/* -- the type ------------------------------------------------------------- */
 
 static PyType_Slot start_response_slots[] = {
     { Py_tp_dealloc, bound_dealloc },

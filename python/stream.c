@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,32 +17,37 @@ enum { PATIENCE_MS = 2000 };
 /* Bytes that could not be written, not yet told. */
 static _Atomic unsigned long long lost;
 
-/* Whether so many bytes can be written without waiting: a pipe that poll(2)
- * reports has room for PIPE_BUF of them. */
-static bool
-has_room(int fd, int timeout_ms)
+/* Whether PIPE_BUF bytes can be written without waiting, as poll(2) tells of a
+ * pipe: > 0, 0, or -1 with errno. */
+static int
+room(int fd, int timeout_ms)
 {
     struct pollfd p = { .fd = fd, .events = POLLOUT };
 
-    return poll(&p, 1, timeout_ms) > 0;
+    return poll(&p, 1, timeout_ms);
 }
 
 /* Write at most PIPE_BUF bytes. Like write(2), or 0 when nobody reads. */
 static ssize_t
 write_some(int fd, const char *data, size_t len)
 {
+    PyThreadState *saved;
     ssize_t n;
 
     len = len < PIPE_BUF ? len : PIPE_BUF;
-    if (has_room(fd, 0)) {
+    if (room(fd, 0) > 0) {
         n = write(fd, data, len);
         if (n >= 0 || errno != EAGAIN) {
             return n;
         }
     }
-    Py_BEGIN_ALLOW_THREADS errno = 0;
-    n = has_room(fd, PATIENCE_MS) ? write(fd, data, len) : 0;
-    Py_END_ALLOW_THREADS return n < 0 && errno == EAGAIN ? 0 : n;
+    saved = PyEval_SaveThread();
+    n = room(fd, PATIENCE_MS);
+    if (n > 0) {
+        n = write(fd, data, len);
+    }
+    PyEval_RestoreThread(saved); /* keeps errno */
+    return n < 0 && errno == EAGAIN ? 0 : n;
 }
 
 /* Tell how much is missing, once there is room again. */
@@ -61,7 +65,7 @@ tell_lost(int fd)
                  "\n%llu bytes of the application's output were lost: nobody "
                  "read the log\n",
                  count);
-    if (!has_room(fd, 0) || write(fd, line, (size_t)n) < 0) {
+    if (room(fd, 0) <= 0 || write(fd, line, (size_t)n) < 0) {
         atomic_fetch_add(&lost, count);
     }
 }
@@ -97,8 +101,7 @@ write_all(int fd, const char *data, size_t len)
     return 0;
 }
 
-/* -- the raw file ------------------------------------------------------------
- */
+/* -- the raw file --------------------------------------------------------- */
 
 static PyObject *
 file_write(PyObject *self, PyObject *data)

@@ -103,8 +103,7 @@ write_call(PyObject *self, PyObject *const *args, size_t nargsf,
     return result;
 }
 
-/* -- the type ----------------------------------------------------------------
- */
+/* -- the type ------------------------------------------------------------- */
 
 static PyType_Slot write_slots[] = {
     { Py_tp_dealloc, bound_dealloc },

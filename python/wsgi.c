@@ -31,8 +31,7 @@ call_current(void)
     return current;
 }
 
-/* -- setup -------------------------------------------------------------------
- */
+/* -- setup ---------------------------------------------------------------- */
 
 int
 wsgi_setup(const struct wsgi_config *config)
@@ -104,8 +103,7 @@ wsgi_thread_free(struct wsgi_thread *t)
     PyMem_Free(t);
 }
 
-/* -- failures ----------------------------------------------------------------
- */
+/* -- failures ------------------------------------------------------------- */
 
 /* The exception is the OSError that our read() or write() raised, or was raised
  * "from" it: the application passed on that the peer is gone. */
@@ -136,32 +134,26 @@ is_io_error(const struct call *c, PyObject *exception)
 static int
 explain_io_error(struct call *c)
 {
-    char who[WHO_BYTES];
+    const char *what = "the request body ended early";
+    char who[WHO_BYTES], then[32];
+    char level = 'D';
 
-    call_describe(c, who, sizeof(who));
     if (c->out.error != 0) {
         return 0;
     }
-    switch (c->io_status) {
-    case 408:
-        errors_log('I',
-                   "%s: no byte of the request body came within "
-                   "body_timeout; answered 408",
-                   who);
-        break;
-    case 413:
-        errors_log('I',
-                   "%s: the request body is larger than max_body_size; "
-                   "answered 413",
-                   who);
-        break;
-    default:
-        if (!call_is_connected(c)) {
-            c->out.error = -EPIPE;
-            return 0;
-        }
-        errors_log('D', "%s: the request body ended early; answered 400", who);
+    if (c->io_status == 408) {
+        level = 'I';
+        what = "no byte of the request body came within body_timeout";
+    } else if (c->io_status == 413) {
+        level = 'I';
+        what = "the request body is larger than max_body_size";
+    } else if (!call_is_connected(c)) {
+        c->out.error = -EPIPE;
+        return 0;
     }
+    snprintf(then, sizeof(then), "answered %d", c->io_status);
+    errors_log(level, "%s: %s; %s", call_describe(c, who, sizeof(who)), what,
+               c->out.head_sent ? "the response was broken off" : then);
     return c->io_status;
 }
 
@@ -208,8 +200,7 @@ fail(struct call *c, const char *what)
     }
 }
 
-/* -- the call ----------------------------------------------------------------
- */
+/* -- the call ------------------------------------------------------------- */
 
 static PyObject *
 new_environ(struct call *c)
@@ -335,9 +326,12 @@ run_after(struct call *c)
     const struct wsgi_io_ops *ops = c->io->ops;
 
     if (ops->response_over_nogil != NULL) {
+        PyThreadState *saved;
+
         c->over = true;
-        Py_BEGIN_ALLOW_THREADS ops->response_over_nogil(c->io);
-        Py_END_ALLOW_THREADS
+        saved = PyEval_SaveThread();
+        ops->response_over_nogil(c->io);
+        PyEval_RestoreThread(saved);
     }
     c->outcome->had_after_work = true;
     call_run_after(c);

@@ -134,8 +134,7 @@ driver_setup(PyObject *self, PyObject *args, PyObject *keywords)
     Py_RETURN_NONE;
 }
 
-/* -- threads -----------------------------------------------------------------
- */
+/* -- threads -------------------------------------------------------------- */
 
 static const char thread_capsule[] = "driver.thread";
 
@@ -155,8 +154,7 @@ driver_thread(PyObject *self, PyObject *app)
     return t != NULL ? PyCapsule_New(t, thread_capsule, free_thread) : NULL;
 }
 
-/* -- requests ----------------------------------------------------------------
- */
+/* -- requests ------------------------------------------------------------- */
 
 /* scgi: each name and value has a NUL behind it. */
 static int
@@ -405,8 +403,7 @@ driver_bench(PyObject *self, PyObject *args)
                               (double)count);
 }
 
-/* -- several executor threads ------------------------------------------------
- */
+/* -- several executor threads --------------------------------------------- */
 
 struct executor {
     pthread_t thread;
@@ -539,8 +536,7 @@ driver_threaded(PyObject *self, PyObject *args)
     return list;
 }
 
-/* -- loading and the rest of the layer ---------------------------------------
- */
+/* -- loading and the rest of the layer ------------------------------------ */
 
 /* parse_app(text) -> dict, or ValueError with the sentence. */
 static PyObject *
@@ -744,8 +740,7 @@ driver_init(void)
     return PyModuleDef_Init(&driver_module);
 }
 
-/* -- main --------------------------------------------------------------------
- */
+/* -- main ----------------------------------------------------------------- */
 
 static char *
 folder_of(const char *file)
