@@ -43,7 +43,11 @@ handover_send(int queue, int fd, enum decoder_kind kind)
     do {
         n = sendmsg(queue, &h, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (n < 0 && errno == EINTR);
-    return n < 0 ? -errno : 0;
+    if (n >= 0) {
+        return 0;
+    }
+    /* The kernel bounds the descriptors of one user that are under way. */
+    return errno == ETOOMANYREFS || errno == ENOBUFS ? -EAGAIN : -errno;
 }
 
 int
@@ -71,8 +75,8 @@ handover_receive(int queue, int *ret_fd, enum decoder_kind *ret_kind)
         c->cmsg_type == SCM_RIGHTS && c->cmsg_len == CMSG_LEN(sizeof(int))) {
         memcpy(&fd, CMSG_DATA(c), sizeof(fd));
     }
-    if (n != (ssize_t)sizeof(m) || m.version != VERSION ||
-        m.kind > DECODER_SCGI || fd < 0) {
+    if (n != (ssize_t)sizeof(m) || (h.msg_flags & MSG_TRUNC) != 0 ||
+        m.version != VERSION || m.kind > DECODER_SCGI || fd < 0) {
         if (fd >= 0) {
             close(fd);
         }
