@@ -670,15 +670,21 @@ finish_scaling(struct pool_settings *s, struct conf_error *err)
 static int
 finish_command(const struct pool_settings *s, struct conf_error *err)
 {
-    const char *python = s->virtualenv != NULL             ? "virtualenv"
-                         : s->python != NULL               ? "python"
-                         : s->pythonpath.count > 0         ? "pythonpath"
-                         : s->warmup.count > 0             ? "warmup"
-                         : s->preload != CONF_PRELOAD_AUTO ? "preload"
-                         : s->autoreload                   ? "autoreload"
-                         : s->mode != CONF_PREFORK         ? "mode"
-                         : s->threads > 1                  ? "threads"
-                                                           : NULL;
+    const char *python = s->virtualenv != NULL               ? "virtualenv"
+                         : s->python != NULL                 ? "python"
+                         : s->pythonpath.count > 0           ? "pythonpath"
+                         : s->warmup.count > 0               ? "warmup"
+                         : s->preload != CONF_PRELOAD_AUTO   ? "preload"
+                         : s->autoreload                     ? "autoreload"
+                         : s->mode != CONF_PREFORK           ? "mode"
+                         : s->threads > 1                    ? "threads"
+                         : s->scaling != CONF_SCALING_STATIC ? "scaling"
+                         : s->max_requests > 0               ? "max_requests"
+                         : s->request_timeout > 0            ? "request_timeout"
+                         : s->slow_request > 0               ? "slow_request"
+                         : s->after_timeout > 0              ? "after_timeout"
+                         : s->queue_timeout > 0              ? "queue_timeout"
+                                                             : NULL;
 
     if (s->app != NULL) {
         return conf_fail_about(err, "command",

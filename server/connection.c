@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/address.h"
 #include "server/clock.h"
@@ -62,6 +64,9 @@ after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
 
     c->served = true;
     if (!keep) {
+        if (!ended && responder_end(x, c) != 0) {
+            return NEXT_CLOSE;
+        }
         if (all_read) {
             return NEXT_CLOSE;
         }
@@ -110,7 +115,7 @@ run(struct executor *x, struct connection *c)
     struct request *request = c->request;
     struct wsgi_outcome outcome = { 0 };
     struct responder r;
-    bool keep;
+    bool keep, late;
 
     show_begin(x, request);
     lookout_begin(x->worker);
@@ -123,17 +128,23 @@ run(struct executor *x, struct connection *c)
     } else {
         responder_run(&r, x, c, &outcome);
     }
+    if (worker_is_forked_child()) {
+        _exit(EXIT_FAILURE); /* the application let its child come back here */
+    }
     scoreboard_end(x->score, outcome.failed);
     x->answered++;
     if (outcome.exit_worker) {
         log_info("the application asked this worker to end (SystemExit)");
         executor_stop(x->worker);
     }
-    if (r.error != 0 || outcome.broken || outcome.peer_gone) {
+    /* A body that did not come in time may have been answered all the same. */
+    late = r.error == -ETIMEDOUT && r.complete;
+    if ((r.error != 0 && !late) || outcome.broken || outcome.peer_gone) {
         return NEXT_CLOSE;
     }
-    keep = request->keep_conn && !r.eof && request->refuse_status == 0 &&
-           !outcome.had_after_work && !outcome.exit_worker &&
+    keep = request->keep_conn && !r.eof && !late &&
+           request->refuse_status == 0 && !outcome.had_after_work &&
+           !outcome.exit_worker &&
            (!atomic_load_explicit(&x->worker->stopping, memory_order_relaxed) ||
             atomic_load(&x->worker->siblings));
     return after_answer(x, c, r.ended, keep);
@@ -284,6 +295,7 @@ wait_ms(struct connection *c, const struct pool_settings *s, uint64_t now)
     switch (c->phase) {
     case CONN_HEAD:
         if (c->served && decoder_is_idle(&c->decoder)) {
+            c->waits_since_ns = 0;
             return s->keepalive_timeout;
         }
         if (c->waits_since_ns == 0) {
@@ -453,7 +465,7 @@ connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
         log_warnx("no body byte from %s within body_timeout; answered 408",
                   peer_name(c, peer, sizeof(peer)));
         responder_answer(&r, x, c, 408);
-        if (r.error == 0 && after_answer(x, c, true, false) == NEXT_READ) {
+        if (r.error == 0 && after_answer(x, c, r.ended, false) == NEXT_READ) {
             connection_serve(x, c);
             return;
         }

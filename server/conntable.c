@@ -217,3 +217,19 @@ conntable_next_deadline(struct conntable *t)
         next = deadline < next ? deadline : next;
     }
 }
+
+void
+conntable_each_open(struct conntable *t,
+                    void (*fn)(struct connection *c, void *ctx), void *ctx)
+{
+    for (uint32_t i = 0;; i++) {
+        struct connection *c = at(t, i);
+
+        if (c == NULL) {
+            return;
+        }
+        if ((atomic_load(&c->ticket) & OWNER_MASK) != CONN_FREE) {
+            fn(c, ctx);
+        }
+    }
+}

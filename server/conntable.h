@@ -100,6 +100,11 @@ void conntable_each_parked(struct conntable *t,
                            void (*fn)(struct connection *c, void *ctx),
                            void *ctx);
 
+/* In a forked child, where nothing else runs: fn for every one that is open. */
+void conntable_each_open(struct conntable *t,
+                         void (*fn)(struct connection *c, void *ctx),
+                         void *ctx);
+
 /* The earliest deadline of the parked connections, UINT64_MAX when none. */
 uint64_t conntable_next_deadline(struct conntable *t);
 

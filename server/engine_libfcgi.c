@@ -17,6 +17,7 @@
 #include "server/channel.h"
 #include "server/clock.h"
 #include "server/log.h"
+#include "server/lookout.h"
 
 struct fcgx_io {
     struct wsgi_io io;
@@ -235,6 +236,17 @@ refuse(struct executor *x, struct fcgx_io *io)
 }
 
 static void
+show_begin(struct executor *x, const struct request *q)
+{
+    size_t method_len = 0, uri_len = 0;
+    const char *method = request_param(q, "REQUEST_METHOD", &method_len);
+    const char *uri = request_param(q, "REQUEST_URI", &uri_len);
+
+    scoreboard_begin(x->score, method != NULL ? method : "", method_len,
+                     uri != NULL ? uri : "", uri_len, clock_now_ns());
+}
+
+static void
 serve(struct executor *x, struct request *q,
       const struct request_limits *limits, FCGX_Request *f)
 {
@@ -246,7 +258,8 @@ serve(struct executor *x, struct request *q,
         FCGX_Free(f, 1);
         return;
     }
-    scoreboard_begin(x->score, "", 0, "", 0, clock_now_ns());
+    show_begin(x, q);
+    lookout_begin(x->worker);
     if (q->refuse_status != 0) {
         refuse(x, &io);
     } else {

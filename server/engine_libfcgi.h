@@ -7,7 +7,8 @@
  * Its limits are libfcgi's: FastCGI only; a kept connection belongs to its
  * thread until the peer closes it; a silent peer is waited for without a
  * deadline (on TCP; 2 s on unix sockets); no multiplexing; bytes of a next
- * request that came with the last one are lost; no sendfile.
+ * request that came with the last one are lost; no sendfile; no ping_path and
+ * status_path.
  *
  * Worker process, any executor thread; GIL not held.
  */

@@ -133,6 +133,29 @@ executor_open(struct worker *w)
     return rc == 0 ? watch_listeners(w) : rc;
 }
 
+static void
+close_one(struct connection *c, void *ctx)
+{
+    (void)ctx;
+    close(c->fd);
+}
+
+void
+executor_forked(struct worker *w)
+{
+    conntable_each_open(&w->conns, close_one, NULL);
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        close(w->listen_fd[i]);
+    }
+    if (w->queue_in >= 0) {
+        close(w->queue_in);
+        close(w->queue_out);
+    }
+    close(w->channel);
+    close(w->epoll_fd);
+    close(w->wake_fd);
+}
+
 void
 executor_stop(struct worker *w)
 {
@@ -319,10 +342,14 @@ begin_stop(struct executor *x)
     }
     atomic_store(&w->paused, true);
     executor_unwatch(w);
+    /* Siblings take what we leave; else the manager's deadline bounds this. */
     for (unsigned i = 0; i < w->listen_count; i++) {
-        while (clock_now_ns() < until && accept_one(x, i)) {
+        while ((!atomic_load(&w->siblings) || clock_now_ns() < until) &&
+               accept_one(x, i)) {
         }
+        close(w->listen_fd[i]); /* from now on the kernel refuses */
     }
+    w->listen_count = 0;
     /* With siblings the queue is theirs; else nobody would look into it. */
     while (!atomic_load(&w->siblings) && adopt_one(x)) {
     }

@@ -70,6 +70,13 @@ struct executor {
 /* Open the epoll set with listeners, channel and wake_fd. 0 or -errno. */
 int executor_open(struct worker *w);
 
+/* worker.c: is this process a child that the application has forked? */
+bool worker_is_forked_child(void);
+
+/* In a child that the application has forked: none of the server's descriptors
+ * stays open, so that no peer waits for the child. */
+void executor_forked(struct worker *w);
+
 /* Serve until the worker is stopping and its connections are gone. */
 void executor_run(struct executor *x);
 

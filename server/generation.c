@@ -273,7 +273,10 @@ worker_exited(struct generation *g, unsigned i, int status)
 {
     struct slot *slot = &g->slot[i];
     uint64_t lived = uv_now(g->loop) - slot->started_ms;
-    uint64_t delay = backoff_after_end(&g->backoff, lived, answered(g, i));
+    bool served = slot->state == SLOT_READY || slot->state == SLOT_RETIRING;
+    /* A start that fails slowly is a failed start. */
+    uint64_t delay =
+        backoff_after_end(&g->backoff, served ? lived : 0, answered(g, i));
 
     count_end(g, status);
     tell_end(g, i, status, delay);
@@ -325,12 +328,21 @@ worker_ready(struct generation *g, unsigned i)
 static void
 worker_failed(struct generation *g, unsigned i, const struct channel_message *m)
 {
-    log_error("pool %s: worker %d cannot serve: %s", name(g), m->pid, m->text);
+    log_error("pool %s: worker %d (slot %u) cannot serve: %s", name(g), m->pid,
+              i, m->text);
     if (m->pid == 0) { /* it was not even forked */
+        uint64_t delay =
+            backoff_after_end(&g->backoff, 0, 0) + BACKOFF_DELAY_MS;
+
         g->slot[i].state = SLOT_EMPTY;
-        uv_timer_start(&g->respawn, start_first,
-                       backoff_after_end(&g->backoff, 0, 0) + BACKOFF_DELAY_MS,
-                       0);
+        if (!g->serving && !g->failed &&
+            backoff_gives_up(&g->backoff, g->settings.max_start_failures)) {
+            g->failed = true;
+            g->events->failed(g, m->text, g->ctx);
+            return;
+        }
+        g->supervision.hold_until_ms = uv_now(g->loop) + delay;
+        uv_timer_start(&g->respawn, start_first, delay, 0);
     } else if (!g->serving && !g->failed) {
         g->failed = true;
         g->events->failed(g, m->text, g->ctx);
@@ -587,6 +599,12 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
     return g;
 }
 
+static void
+on_process_closed(uv_handle_t *handle)
+{
+    free_memory(handle->data);
+}
+
 int
 generation_start(uv_loop_t *loop, const struct pool_settings *s,
                  const struct listener_set *listeners, const int *queue,
@@ -597,6 +615,7 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     struct spawn_args args;
     int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
     int settings = settings_memory(s);
+    bool spawned = false;
     int rc = -ENOMEM;
 
     if (g != NULL && settings >= 0) {
@@ -614,6 +633,7 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
         g->log = log_source_open(loop, log[0], s->name);
         g->channel = pair[0];
         build_args(g, listeners, queue, pair[1], settings, log[1], &args);
+        spawned = true;
         rc = spawn_template(g, program, &args);
     }
     if (settings >= 0) {
@@ -631,7 +651,9 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
         if (pair[0] >= 0) {
             close(pair[0]);
         }
-        if (g != NULL) {
+        if (g != NULL && spawned) { /* libuv knows the handle already */
+            uv_close((uv_handle_t *)&g->process, on_process_closed);
+        } else if (g != NULL) {
             free_memory(g);
         }
         return -1;
@@ -658,6 +680,7 @@ generation_stop(struct generation *g, bool siblings)
 {
     if (!g->stopping) {
         g->stopping = true;
+        g->stopped_ms = uv_now(g->loop);
         uv_timer_stop(&g->respawn);
         supervise_end(g);
         send_order(g, CHANNEL_STOP, -1, siblings, -1);

@@ -109,6 +109,7 @@ struct generation {
     uint64_t memory_ms;
     struct backoff backoff;
     uint64_t started_ms;
+    uint64_t stopped_ms; /* when it was told to */
 
     bool template_ready;
     bool serving; /* ready() was called */

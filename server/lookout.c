@@ -157,8 +157,10 @@ static bool
 wait_and_pass_on(struct worker *w, struct deferred *deferred)
 {
     struct epoll_event ev[EVENTS];
-    int n = epoll_wait(w->epoll_fd, ev, EVENTS, TICK_MS);
-    bool passed = n <= 0;
+    /* Never waiting in there: the kernel must not choose this thread when it
+     * wakes one process for a new connection. */
+    int n = epoll_wait(w->epoll_fd, ev, EVENTS, 0);
+    bool passed = false;
 
     for (int i = 0; i < n; i++) {
         struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);

@@ -35,7 +35,7 @@ struct manager {
     bool inherited;
     bool stopping;
     bool draining;      /* stopping, without a deadline so far */
-    bool handed_over;   /* to a new manager */
+    bool ordered;       /* somebody has asked for the stop */
     unsigned reloading; /* reloads that have not ended */
     bool hurried;       /* a second order to stop came, or the deadline */
     bool started;       /* every pool of the first start has served */
@@ -111,8 +111,10 @@ stop(struct manager *m, int code, const char *why)
 {
     struct pool *next;
 
+    uv_timer_stop(&m->delay);
     if (!m->stopping || m->draining) {
         m->stopping = true;
+        m->ordered = true;
         m->draining = false;
         m->exit_code = code;
         leave_paths(m);
@@ -126,6 +128,9 @@ stop(struct manager *m, int code, const char *why)
                 pool_stop(p);
             }
         }
+    } else if (!m->ordered) { /* a new manager serves, this one finishes */
+        m->ordered = true;
+        log_info("%s: finishing what is left", why);
     } else if (!m->hurried) {
         log_warnx("%s again: stopping at once", why);
         uv_timer_start(&m->deadline, on_stop_deadline, 0, 0);
@@ -217,7 +222,7 @@ on_serving(struct pool *p, void *ctx)
     if (!m->started && all_served(m)) {
         m->started = true;
         write_pidfile(m);
-        upgrade_complete();
+        upgrade_complete(m->pools, &m->admin.listeners);
         notify("READY=1\nMAINPID=%d", (int)getpid());
     }
 }
@@ -499,7 +504,7 @@ on_upgraded(bool ok, void *ctx)
     if (!ok || m->stopping) {
         return;
     }
-    m->handed_over = true;
+    uv_timer_stop(&m->delay);
     admin_hand_over(&m->admin);
     for (struct pool *p = m->pools; p != NULL; p = p->following) {
         p->handed_over = true;

@@ -18,6 +18,8 @@
 #include "server/clock.h"
 #include "server/log.h"
 
+enum { ASK_MS = 500 };
+
 int
 nursery_init(struct nursery *n)
 {
@@ -115,7 +117,9 @@ reap(struct nursery *n, int slot)
     if (child->channel >= 0) {
         close(child->channel);
     }
-    close(child->pidfd);
+    if (child->pidfd >= 0) {
+        close(child->pidfd);
+    }
     *child = (struct nursery_child){ .pidfd = -1, .channel = -1 };
     n->children--;
 }
@@ -134,6 +138,7 @@ hear_child(struct nursery *n, int slot)
     }
     if (rc == 1) {
         if (m.type == CHANNEL_WORKER_READY || m.type == CHANNEL_WORKER_FAILED) {
+            child->failed = m.type == CHANNEL_WORKER_FAILED;
             channel_say(n->channel, m.type, slot, child->pid, m.value, m.text);
         }
     } else if (rc != -EAGAIN) {
@@ -209,7 +214,12 @@ obey(struct nursery *n)
         }
         break;
     case CHANNEL_STOP:
-        n->stopping = n->stopping || m.slot == -1;
+        if (m.slot == -1 && !n->stopping) {
+            n->stopping = true;
+            if (n->ops->stopping != NULL) {
+                n->ops->stopping(n->ctx);
+            }
+        }
         n->siblings = m.value;
         for_slots(n, m.slot, stop_child);
         break;
@@ -224,13 +234,25 @@ obey(struct nursery *n)
     }
 }
 
+/* Without a pidfd (no descriptor was left) a child has to be asked after. */
+static bool
+must_ask(const struct nursery *n)
+{
+    for (unsigned i = 0; i < n->slots; i++) {
+        if (n->child[i].pid != 0 && n->child[i].pidfd < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static int
 wait_timeout_ms(struct nursery *n)
 {
     uint64_t now;
 
     if (n->kill_at_ns == 0) {
-        return -1;
+        return must_ask(n) ? ASK_MS : -1;
     }
     now = clock_now_ns();
     if (now >= n->kill_at_ns) {
@@ -276,7 +298,8 @@ nursery_run(struct nursery *n)
             if (p[2 * i].revents != 0) {
                 hear_child(n, (int)i);
             }
-            if (p[2 * i + 1].revents != 0) {
+            if (p[2 * i + 1].revents != 0 ||
+                (n->child[i].pid != 0 && n->child[i].pidfd < 0)) {
                 reap(n, (int)i);
             }
         }

@@ -20,6 +20,9 @@ struct nursery_ops {
     /* In the child, which has only its own end of channel and its log pipe of
      * what the nursery holds. Never returns. */
     void (*become)(void *ctx, int slot, int channel, int log_fd);
+    /* All children are being stopped, for good: let go of what they listened
+     * on. May be NULL. */
+    void (*stopping)(void *ctx);
     /* Signal that asks a child to end, or 0: CHANNEL_STOP on its channel. */
     int stop_signal;
     /* A child is ready when its end of the channel closes (at exec), unless it

@@ -47,13 +47,20 @@ on_kill(uv_timer_t *timer)
 {
     struct pool *p = timer->data;
 
+    bool left = false;
+
     for (struct generation *g = p->all; g != NULL; g = g->next) {
-        if (g->stopping) {
+        left = left || g->stopping;
+        if (g->stopping && uv_now(p->loop) - g->stopped_ms + 1 >=
+                               p->settings->graceful_timeout) {
             log_warnx("pool %s: graceful_timeout has passed: ending the "
                       "workers of template %d that are left",
                       name(p), g->process.pid);
             generation_kill(g);
         }
+    }
+    if (!left) {
+        uv_timer_stop(timer);
     }
 }
 
@@ -64,8 +71,10 @@ retire(struct pool *p, struct generation *g)
     generation_stop(g,
                     p->handed_over || (p->state == POOL_SERVING &&
                                        p->current != NULL && p->current != g));
-    if (!p->draining) {
-        uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout, 0);
+    /* Later ones do not put off the end of those that came before. */
+    if (!p->draining && !uv_is_active((uv_handle_t *)&p->kill)) {
+        uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout,
+                       p->settings->graceful_timeout);
     }
 }
 
@@ -188,6 +197,7 @@ take_over(struct pool *p)
 {
     struct generation *old = p->current;
 
+    uv_timer_stop(&p->restart);
     p->current = p->next;
     p->next = NULL;
     p->reloads++;
@@ -296,7 +306,8 @@ on_restart(uv_timer_t *timer)
 static void
 replace_current(struct pool *p, uint64_t lived_ms)
 {
-    uint64_t delay = backoff_after_end(&p->backoff, lived_ms, 0);
+    uint64_t delay =
+        backoff_after_end(&p->backoff, lived_ms, 0); /* 0: it never served */
 
     p->lost++;
     if (p->state == POOL_STARTING &&
@@ -317,6 +328,7 @@ on_ended(struct generation *g, void *ctx)
 {
     struct pool *p = ctx;
     uint64_t lived = uv_now(p->loop) - g->started_ms;
+    bool served = g->serving;
     bool was_current = p->current == g;
     bool was_next = p->next == g;
 
@@ -330,7 +342,7 @@ on_ended(struct generation *g, void *ctx)
     } else if (was_next) {
         reload_ended(p, "its template ended before it was ready");
     } else if (was_current) {
-        replace_current(p, lived);
+        replace_current(p, served ? lived : 0);
     }
 }
 

@@ -40,6 +40,7 @@ become_program(void *ctx, int slot, int channel, int log_fd)
     struct program_template *t = ctx;
     char why[CHANNEL_TEXT_MAX];
 
+    setpgid(0, 0); /* out of the terminal's group, as spawn-fcgi does */
     dup2(t->start.listen_fd[0], 0);
     dup2(log_fd, 1);
     dup2(log_fd, 2);
@@ -89,9 +90,16 @@ prepare(struct program_template *t, char *why, size_t size)
     return template_args_confine(&t->settings, why, size);
 }
 
+static void
+do_nothing(int signo)
+{
+    (void)signo;
+}
+
 int
 program_template_main(int argc, char **argv)
 {
+    static const int quiet[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
     struct program_template t = { 0 };
     char why[CHANNEL_TEXT_MAX];
     int log_fd = fcntl(2, F_DUPFD_CLOEXEC, 10);
@@ -101,6 +109,11 @@ program_template_main(int argc, char **argv)
         return EX_USAGE;
     }
     process_title_init(argc, argv);
+    /* Orders come over the channel: Ctrl-C in a terminal reaches the whole
+     * group. Handlers, not SIG_IGN, so that exec gives programs the default. */
+    for (size_t i = 0; i < sizeof(quiet) / sizeof(*quiet); i++) {
+        signal(quiet[i], do_nothing);
+    }
     template_args_set_flag(&t.start, FD_CLOEXEC);
     if (log_fd >= 0) {
         log_to_manager(log_fd);

@@ -258,6 +258,9 @@ read_more(struct responder *r, char *out, size_t len)
     struct scatter s = { .count = 0 };
     ssize_t n;
 
+    if (worker_is_forked_child()) {
+        return fail(r, -ECONNRESET);
+    }
     x->pos = x->end = 0;
     if (len >= DIRECT_BYTES && !r->discard) {
         scatter_fill(&s, r, out, len);
@@ -418,7 +421,8 @@ wait_writable(struct responder *r)
 static int
 send_all(struct responder *r, struct iovec *iov, int count, int flags)
 {
-    int rc = 0;
+    /* In a forked child the descriptor is closed, and may be another file. */
+    int rc = worker_is_forked_child() ? fail(r, -EPIPE) : 0;
 
     r->sending = true;
     while (count > 0 && rc == 0) {

@@ -397,12 +397,15 @@ look_at_queue(struct generation *g, const struct scaling_view *view)
     if (!view->waiting) {
         v->congested_ms = 0;
         /* While nobody is idle the queue is empty because it is refused. */
-        if (view->idle > 0 || view->starting > 0 || view->live > 0) {
+        if (view->idle > 0 || view->starting > 0) {
             shed(g, false, "");
         }
         return;
     }
     v->congested_ms = v->congested_ms != 0 ? v->congested_ms : now;
+    if (g->settings.command != NULL) {
+        return; /* it listens on a socket that blocks, and tells no state */
+    }
     if (view->live == 0 && now < v->hold_until_ms) {
         shed(g, true, "no worker is left, and the next one must wait");
     } else if (limit > 0 && now - v->congested_ms >= limit) {

@@ -68,16 +68,16 @@ configure(struct python_template *t)
 /* The import left behind what a fork would break. Start this program again, in
  * this process, without any trace of it; workers then import for themselves. */
 static int
-start_clean(struct python_template *t, const char *found, char *why,
-            size_t size)
+start_clean(struct python_template *t, const char *what, const char *found,
+            char *why, size_t size)
 {
     char **argv = t->start->argv;
     int last = 0;
 
-    log_warnx("preload: the import left %s behind, which a fork would break; "
+    log_warnx("preload: %s left %s behind, which a fork would break; "
               "each worker imports the application for itself (preload = on "
               "forks all the same, preload = off says so from the start)",
-              found);
+              what, found);
     while (argv[last] != NULL) {
         last++;
     }
@@ -105,16 +105,22 @@ preload(struct python_template *t, int log_fd, char *why, size_t size)
     }
     own[n++] = log_fd;
     own[n] = -1;
-    if (interp_unsafe_to_fork(own, found, sizeof(found))) {
-        if (t->settings.preload == CONF_PRELOAD_AUTO) {
-            return start_clean(t, found, why, size);
+    for (int warm = 0; warm < 2; warm++) {
+        if (warm &&
+            warmup_run(&t->settings, &t->app_name, t->app, why, size) != 0) {
+            return -1;
         }
-        log_warnx("preload = on: the import left %s behind; workers share it "
-                  "or miss it",
-                  found);
-    }
-    if (warmup_run(&t->settings, &t->app_name, t->app, why, size) != 0) {
-        return -1;
+        if (!interp_unsafe_to_fork(own, found, sizeof(found))) {
+            continue;
+        }
+        if (t->settings.preload == CONF_PRELOAD_AUTO) {
+            return start_clean(t, warm ? "a warm-up request" : "the import",
+                               found, why, size);
+        }
+        log_warnx("preload = on: %s left %s behind; workers share it or miss "
+                  "it",
+                  warm ? "a warm-up request" : "the import", found);
+        break;
     }
     interp_freeze();
     return 0;
@@ -155,9 +161,20 @@ become_worker(void *ctx, int slot, int channel, int log_fd)
     worker_main(&s);
 }
 
+static void
+close_listeners(void *ctx)
+{
+    const struct python_template *t = ctx;
+
+    for (unsigned i = 0; i < t->start->listen_count; i++) {
+        close(t->start->listen_fd[i]);
+    }
+}
+
 static const struct nursery_ops worker_ops = {
     .fork = fork_worker,
     .become = become_worker,
+    .stopping = close_listeners,
 };
 
 /* -- start ------------------------------------------------------------------
@@ -214,6 +231,11 @@ template_main(const struct template_start *start)
 
     /* They came through exec; no child of the application gets them. */
     template_args_set_flag(start, FD_CLOEXEC);
+    for (unsigned i = 0; i < start->listen_count; i++) {
+        int fd = start->listen_fd[i]; /* a pool of programs may have had it */
+
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    }
     if (log_fd >= 0) {
         log_to_manager(log_fd);
     }

@@ -142,8 +142,30 @@ upgrade_is_pending(void)
     return self.channel >= 0;
 }
 
+static bool
+has(const struct listener_set *set, int fd)
+{
+    for (unsigned i = 0; i < set->count; i++) {
+        if (set->item[i].fd == fd) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+in_use(const struct pool *pools, int fd)
+{
+    for (; pools != NULL; pools = pools->following) {
+        if (has(&pools->listeners, fd)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void
-upgrade_complete(void)
+upgrade_complete(const struct pool *pools, const struct listener_set *own)
 {
     if (self.channel < 0) {
         return;
@@ -155,6 +177,13 @@ upgrade_complete(void)
         }
     }
     self.queues = 0;
+    for (unsigned i = 0; i < self.listeners.count; i++) {
+        if (!in_use(pools, self.listeners.item[i].fd) &&
+            !has(own, self.listeners.item[i].fd)) {
+            listener_close(&self.listeners.item[i]);
+        }
+    }
+    self.listeners.count = 0;
     channel_say(self.channel, CHANNEL_READY, -1, getpid(), 0, NULL);
     close(self.channel);
     self.channel = -1;

@@ -28,8 +28,9 @@ bool upgrade_queue(const char *pool, int ret[2]);
 /* Is there an old one that has not been told yet? Then what stands at the paths
  * of sockets is still its own. */
 bool upgrade_is_pending(void);
-/* Tell the old one that the pools serve; what was not taken is closed. */
-void upgrade_complete(void);
+/* Tell the old one that the pools serve; what neither they nor the manager's
+ * own sockets have taken is closed. */
+void upgrade_complete(const struct pool *pools, const struct listener_set *own);
 
 /* The old manager: start the new one, which gets the sockets of the pools and
  * its own, the manager's. done is called once: ok, it serves, and

@@ -94,17 +94,18 @@ fill(struct request *r, const struct request_limits *limits,
      const struct pool_settings *s, const char *path)
 {
     const char *query = strchr(path, '?');
-    char plain[2048];
+    char plain[2048], uri[2048];
 
     snprintf(plain, sizeof(plain), "%s%.*s", s->mount != NULL ? s->mount : "",
              query != NULL ? (int)(query - path) : (int)strlen(path), path);
+    snprintf(uri, sizeof(uri), "%s%s", s->mount != NULL ? s->mount : "", path);
     r->protocol = REQUEST_FCGI;
     r->role = REQUEST_RESPONDER;
     r->active = r->head_done = r->body_done = true;
     return add(r, limits, "REQUEST_METHOD", "GET") == 0 &&
                    add(r, limits, "SCRIPT_NAME", "") == 0 &&
                    add(r, limits, "PATH_INFO", plain) == 0 &&
-                   add(r, limits, "REQUEST_URI", path) == 0 &&
+                   add(r, limits, "REQUEST_URI", uri) == 0 &&
                    add(r, limits, "QUERY_STRING",
                        query != NULL ? query + 1 : "") == 0 &&
                    add(r, limits, "SERVER_NAME", "localhost") == 0 &&

@@ -26,10 +26,31 @@
 /* For the signal handler. */
 static struct worker *self;
 
+/* This process is a child that the application has forked. */
+static bool forked;
+
 static void
 do_nothing(int signo)
 {
     (void)signo;
+}
+
+/* A child that the application forks is no worker. It must not keep a peer
+ * waiting by the descriptors that it has inherited, and when it comes back from
+ * the application (instead of ending itself) it must not go on serving. */
+static void
+in_forked_child(void)
+{
+    if (self != NULL) {
+        executor_forked(self);
+        forked = true;
+    }
+}
+
+bool
+worker_is_forked_child(void)
+{
+    return forked;
 }
 
 static void
@@ -157,7 +178,7 @@ thread_main(void *arg)
     free(arg);
     if (interp_thread_attach_nogil() != 0) {
         log_error("out of memory: a thread cannot start");
-        return NULL;
+        _exit(1); /* a worker with fewer threads than it says helps nobody */
     }
     start.x->wsgi = wsgi_thread_new(start.app);
     if (start.x->wsgi == NULL) {
@@ -292,6 +313,7 @@ worker_main(const struct worker_start *s)
         cannot_serve(s, strerror(-rc));
     }
     self = w;
+    pthread_atfork(NULL, NULL, in_forked_child);
     w->executor[0].thread = pthread_self();
     overtime_setup(w);
     if (module_run_worker_start() != 0) {
