@@ -6,8 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -180,6 +183,18 @@ static const struct nursery_ops worker_ops = {
 /* -- start ------------------------------------------------------------------
  */
 
+/* Nobody listens to the manager's channel during the import, which may take for
+ * ever: should the manager die meanwhile, the kernel ends this process. 0, or
+ * -1: it is dead already. */
+static int
+end_with_manager(int channel, bool on)
+{
+    char byte;
+
+    prctl(PR_SET_PDEATHSIG, on ? SIGKILL : 0);
+    return recv(channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 ? -1 : 0;
+}
+
 /* What needs only the settings: `forebay check` asks this much. */
 static int
 prepare_process(struct python_template *t, char *why, size_t size)
@@ -245,10 +260,15 @@ template_main(const struct template_start *start)
         return fail(&t, why);
     }
     process_title_set("forebay: template [%s]", t.settings.name);
-    if (t.settings.preload != CONF_PRELOAD_OFF && !start->clean &&
-        preload(&t, log_fd, why, sizeof(why)) != 0) {
-        return fail(&t, why);
+    if (t.settings.preload != CONF_PRELOAD_OFF && !start->clean) {
+        if (end_with_manager(start->channel, true) != 0) {
+            return EX_UNAVAILABLE;
+        }
+        if (preload(&t, log_fd, why, sizeof(why)) != 0) {
+            return fail(&t, why);
+        }
     }
+    end_with_manager(start->channel, false);
     channel_say(start->channel, CHANNEL_READY, -1, getpid(), t.app != NULL,
                 NULL);
     nursery_run(&t.nursery);
