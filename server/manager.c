@@ -119,6 +119,7 @@ stop(struct manager *m, int code, const char *why)
         m->exit_code = code;
         leave_paths(m);
         notify("STOPPING=1");
+        upgrade_cancel();
         log_info("%s: stopping; requests in flight have %llu s", why,
                  (unsigned long long)longest_grace(m) / 1000);
         uv_timer_start(&m->deadline, on_stop_deadline, longest_grace(m), 0);
@@ -217,12 +218,15 @@ static void
 on_serving(struct pool *p, void *ctx)
 {
     struct manager *m = ctx;
-    (void)p;
 
     if (!m->started && all_served(m)) {
         m->started = true;
         write_pidfile(m);
         upgrade_complete(m->pools, &m->admin.listeners);
+        for (p = m->pools; p != NULL; p = p->following) {
+            listener_set_own(&p->listeners);
+            listener_set_own(&p->next_listeners);
+        }
         notify("READY=1\nMAINPID=%d", (int)getpid());
     }
 }

@@ -248,6 +248,14 @@ on_answer(uv_poll_t *poll, int status, int events)
     }
 }
 
+void
+upgrade_cancel(void)
+{
+    if (next.running) {
+        uv_process_kill(&next.process, SIGTERM);
+    }
+}
+
 bool
 upgrade_is_next(int pid)
 {

@@ -41,6 +41,9 @@ int upgrade_start(uv_loop_t *loop, const struct pool *pools,
                   void (*done)(bool ok, void *ctx), void *ctx, char *why,
                   size_t size);
 
+/* The old manager is told to stop: so is a new one that does not serve yet. */
+void upgrade_cancel(void);
+
 /* Is this the new manager? Its end is upgrade.c's to see. */
 bool upgrade_is_next(int pid);
 
