@@ -570,6 +570,7 @@ listener_adopt(int fd, const char *path, const char *text, struct listener *ret)
         memcpy(ret->path, path, strlen(path) + 1);
         ret->dev = st.st_dev;
         ret->ino = st.st_ino;
+        ret->inherited = false;
     }
     return 0;
 }

@@ -41,8 +41,8 @@ int listener_open(const struct address *a, const struct listener_options *o,
 int listener_inherit(int fd, struct listener *ret, char *why, size_t size);
 
 /* Take over a listening socket of another manager (upgrade.h), which called it
- * text. path (or NULL) is the path of a unix socket, which is the other one's
- * to remove until inherited is set to false. 0 or -1. */
+ * text. path (or NULL) is the path of a unix socket that is ours to remove from
+ * now on. 0 or -1. */
 int listener_adopt(int fd, const char *path, const char *text,
                    struct listener *ret);
 

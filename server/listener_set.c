@@ -129,16 +129,6 @@ listener_set_disown(struct listener_set *set)
     }
 }
 
-void
-listener_set_own(struct listener_set *set)
-{
-    for (unsigned i = 0; i < set->count; i++) {
-        if (set->item[i].path[0] != '\0') {
-            set->item[i].inherited = false;
-        }
-    }
-}
-
 char *
 listener_set_format(const struct listener_set *set, char *out, size_t size)
 {

@@ -34,10 +34,6 @@ int listener_set_inherit(struct listener_set *set, char *why, size_t size);
 /* Leave the paths alone: somebody else listens on these sockets now. */
 void listener_set_disown(struct listener_set *set);
 
-/* The manager that we have them from (listener_adopt()) goes: their paths are
- * ours from now on. */
-void listener_set_own(struct listener_set *set);
-
 /* Close those of set that keep (or NULL) has not. */
 void listener_set_close(struct listener_set *set,
                         const struct listener_set *keep);

@@ -218,15 +218,12 @@ static void
 on_serving(struct pool *p, void *ctx)
 {
     struct manager *m = ctx;
+    (void)p;
 
     if (!m->started && all_served(m)) {
         m->started = true;
         write_pidfile(m);
         upgrade_complete(m->pools, &m->admin.listeners);
-        for (p = m->pools; p != NULL; p = p->following) {
-            listener_set_own(&p->listeners);
-            listener_set_own(&p->next_listeners);
-        }
         notify("READY=1\nMAINPID=%d", (int)getpid());
     }
 }

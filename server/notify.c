@@ -4,6 +4,8 @@
  */
 #include "server/notify.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,6 +17,8 @@
 
 #include "server/clock.h"
 
+enum { PATIENCE_MS = 1000 };
+
 void
 notify(const char *fmt, ...)
 {
@@ -22,6 +26,8 @@ notify(const char *fmt, ...)
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     char text[512];
     va_list args;
+    struct pollfd wait;
+    socklen_t size;
     size_t len;
     int fd;
 
@@ -41,8 +47,14 @@ notify(const char *fmt, ...)
     if (fd < 0) {
         return;
     }
-    (void)sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&un,
-                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+    wait = (struct pollfd){ .fd = fd, .events = POLLOUT };
+    size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    /* The queue is short; what systemd waits for must not be lost. */
+    if (connect(fd, (struct sockaddr *)&un, size) == 0 &&
+        send(fd, text, strlen(text), MSG_NOSIGNAL) < 0 && errno == EAGAIN &&
+        poll(&wait, 1, PATIENCE_MS) == 1) {
+        (void)send(fd, text, strlen(text), MSG_NOSIGNAL);
+    }
     close(fd);
 }
 
