@@ -114,6 +114,12 @@ def test_L6_children(app):
     assert signal.SIGCHLD not in ignored
 
 
+def test_L6_forked_children_can_be_terminated(app):
+    """They do not inherit what the worker does with SIGTERM: without this
+    multiprocessing.Pool waits for ever."""
+    assert app("L6_terminate").text == "-15"
+
+
 def test_L7_signal_handlers(app):
     answer = app("L7")
     if app.shape.threaded and answer.text == "ValueError":

@@ -136,6 +136,23 @@ def L6(environ, start_response):
         "popen": os.waitstatus_to_exitcode(popen)})
 
 
+def wait_for_ever():
+    threading.Event().wait()
+
+
+@case
+def L6_terminate(environ, start_response):
+    """A forked child of the application can be ended by SIGTERM."""
+    child = multiprocessing.get_context("fork").Process(target=wait_for_ever)
+    child.start()
+    child.terminate()
+    child.join(5)
+    code = child.exitcode
+    child.kill()
+    child.join()
+    return text(start_response, code)
+
+
 @case
 def L7(environ, start_response):
     def handler(number, frame):

@@ -23,6 +23,8 @@ APPS = os.path.join(TOP, "tests", "apps")
 # own. A MemoryError must stay one.
 os.environ.setdefault("ASAN_OPTIONS", "detect_leaks=0:use_sigaltstack=0:"
                                       "allocator_may_return_null=1")
+os.environ.setdefault("TSAN_OPTIONS", "second_deadlock_stack=1:"
+                      "allocator_may_return_null=1:die_after_fork=0")
 
 # Nothing of this is ever right in the log of a test.
 NEVER = re.compile(
