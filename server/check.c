@@ -161,7 +161,8 @@ check_log(struct findings *f, const char *setting, const char *path)
     char why[512];
     int rc = 0;
 
-    if (path == NULL) {
+    if (path == NULL || strcmp(path, "stderr") == 0 ||
+        strcmp(path, "syslog") == 0 || strcmp(path, "journald") == 0) {
         return;
     }
     if (access(path, F_OK) != 0) {
@@ -326,9 +327,7 @@ check_manager(struct findings *f, const struct manager_settings *m)
         pidfile_check(m->pidfile, why, sizeof(why)) != 0) {
         say(f, "error", "pidfile: %s", why);
     }
-    if (m->log != NULL && strchr(m->log, '/') != NULL) {
-        check_log(f, "log", m->log);
-    }
+    check_log(f, "log", m->log);
     if (m->status_listen != NULL &&
         address_parse(m->status_listen, &a, why, sizeof(why)) != 0) {
         say(f, "error", "status_listen: %s", why);

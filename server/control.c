@@ -190,15 +190,12 @@ static void
 do_log_reopen(struct client *c, const struct command *cmd)
 {
     const struct control_handlers *h = handlers(c);
-    char why[512];
 
     (void)cmd;
     if (h->log_reopen == NULL) {
         answer_error(c, "the log is no file, there is nothing to reopen");
-    } else if (h->log_reopen(h->ctx, why, sizeof(why)) != 0) {
-        answer_error(c, "%s", why);
-    } else {
-        answer_ok(c);
+    } else if (hold(c) == 0) {
+        h->log_reopen(h->ctx, on_done, c);
     }
 }
 

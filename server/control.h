@@ -41,7 +41,7 @@ struct control_handlers {
     void (*stop)(void *ctx, bool deadline);
     /* Let a pool finish without a deadline; done when it is gone. */
     void (*drain)(void *ctx, const char *pool, control_done done, void *who);
-    int (*log_reopen)(void *ctx, char *why, size_t size);
+    void (*log_reopen)(void *ctx, control_done done, void *who);
     /* sign is '=', '+' or '-'. */
     int (*scale)(void *ctx, const char *pool, char sign, unsigned number,
                  char *why, size_t size);

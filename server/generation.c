@@ -18,6 +18,7 @@
 #include "server/executor_limits.h"
 #include "server/log.h"
 #include "server/log_relay.h"
+#include "server/log_sink.h"
 #include "server/scaling.h"
 #include "server/supervise.h"
 
@@ -77,7 +78,8 @@ start_worker(struct generation *g, unsigned i)
         .state = SLOT_STARTING,
         .started_ms = uv_now(g->loop),
         .limit = scaling_request_limit(&g->settings, (uint32_t)uv_hrtime()),
-        .log = log_source_open(g->loop, pipe_fd[0], name(g)),
+        .log = log_source_open(g->loop, pipe_fd[0], name(g), g->sink,
+                               g->slow_sink),
     };
     if (!send_order(g, CHANNEL_SPAWN, (int)i, 0, pipe_fd[1])) {
         slot->state = SLOT_EMPTY;
@@ -496,6 +498,31 @@ settings_memory(const struct pool_settings *s)
     return fd;
 }
 
+/* The files that this pool's settings name. 0, or -1 with a sentence in why. */
+static int
+open_logs(struct generation *g, char *why, size_t size)
+{
+    const struct pool_settings *s = &g->settings;
+
+    if (s->log != NULL &&
+        (g->sink = log_sink_open(g->loop, s->log, why, size)) == NULL) {
+        return -1;
+    }
+    if (s->slow_log != NULL && (g->slow_sink = log_sink_open(
+                                    g->loop, s->slow_log, why, size)) == NULL) {
+        return -1;
+    }
+    return 0;
+}
+
+static void
+release_logs(struct generation *g)
+{
+    log_sink_release(g->sink);
+    log_sink_release(g->slow_sink);
+    g->sink = g->slow_sink = NULL;
+}
+
 struct spawn_args {
     char text[8][512];
     char *argv[12];
@@ -600,9 +627,65 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
 }
 
 static void
-on_process_closed(uv_handle_t *handle)
+close_all(int *fd, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (fd[i] >= 0) {
+            close(fd[i]);
+        }
+    }
+}
+
+/* The template's process and what connects it with this one. 0 or -errno. */
+static int
+start_template(struct generation *g, const struct listener_set *listeners,
+               const int *queue, const char *program)
+{
+    struct spawn_args args;
+    int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
+    int settings = settings_memory(&g->settings);
+    int rc = settings < 0 ? settings : channel_pair(pair);
+    int theirs[3];
+
+    if (rc == 0 && pipe2(log, O_CLOEXEC) != 0) {
+        rc = -errno;
+    }
+    if (rc == 0) {
+        g->log =
+            log_source_open(g->loop, log[0], name(g), g->sink, g->slow_sink);
+        build_args(g, listeners, queue, pair[1], settings, log[1], &args);
+        rc = spawn_template(g, program, &args);
+    }
+    theirs[0] = settings;
+    theirs[1] = pair[1];
+    theirs[2] = log[1];
+    close_all(theirs, 3);
+    if (rc != 0) {
+        close_all(pair, 1);
+        return rc;
+    }
+    g->channel = pair[0];
+    log_source_pid(g->log, g->process.pid);
+    return 0;
+}
+
+static void
+on_abandoned(uv_handle_t *handle)
 {
     free_memory(handle->data);
+}
+
+/* It could not be started. The loop knows its process handle even if there is
+ * no process. */
+static void
+abandon(struct generation *g)
+{
+    release_logs(g);
+    if (g->process.data != NULL) {
+        uv_close((uv_handle_t *)&g->process, on_abandoned);
+    } else {
+        free_memory(g);
+    }
 }
 
 int
@@ -612,53 +695,29 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
                  void *ctx, struct generation **ret, char *why, size_t size)
 {
     struct generation *g = allocate(loop, s, events, ctx);
-    struct spawn_args args;
-    int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
-    int settings = settings_memory(s);
-    bool spawned = false;
-    int rc = -ENOMEM;
+    int rc;
 
-    if (g != NULL && settings >= 0) {
-        rc = channel_pair(pair);
-        if (rc == 0 && pipe2(log, O_CLOEXEC) != 0) {
-            rc = -errno;
-        }
+    if (g == NULL) {
+        snprintf(why, size, "out of memory");
+        return -1;
     }
+    rc = open_logs(g, why, size);
     if (rc == 0) {
-        g->listeners = listeners->count;
-        g->queue = queue[0];
-        for (unsigned i = 0; i < listeners->count; i++) {
-            g->listen_fd[i] = listeners->item[i].fd;
-        }
-        g->log = log_source_open(loop, log[0], s->name);
-        g->channel = pair[0];
-        build_args(g, listeners, queue, pair[1], settings, log[1], &args);
-        spawned = true;
-        rc = spawn_template(g, program, &args);
-    }
-    if (settings >= 0) {
-        close(settings);
-    }
-    for (int i = 0; i < 2; i++) {
-        int fd = i == 0 ? pair[1] : log[1];
-
-        if (fd >= 0) {
-            close(fd);
+        rc = start_template(g, listeners, queue, program);
+        if (rc != 0) {
+            snprintf(why, size, "cannot start %s: %s", program,
+                     uv_strerror(rc));
         }
     }
     if (rc != 0) {
-        snprintf(why, size, "cannot start %s: %s", program, uv_strerror(rc));
-        if (pair[0] >= 0) {
-            close(pair[0]);
-        }
-        if (g != NULL && spawned) { /* libuv knows the handle already */
-            uv_close((uv_handle_t *)&g->process, on_process_closed);
-        } else if (g != NULL) {
-            free_memory(g);
-        }
+        abandon(g);
         return -1;
     }
-    log_source_pid(g->log, g->process.pid);
+    g->listeners = listeners->count;
+    g->queue = queue[0];
+    for (unsigned i = 0; i < listeners->count; i++) {
+        g->listen_fd[i] = listeners->item[i].fd;
+    }
     uv_timer_init(loop, &g->respawn);
     uv_timer_init(loop, &g->start);
     g->start.data = g;
@@ -723,6 +782,7 @@ generation_free(struct generation *g)
     for (unsigned i = 0; i < g->count; i++) {
         answered(g, i);
     }
+    release_logs(g);
     g->open_handles = 5 + (int)g->supervision.polls;
     uv_close((uv_handle_t *)&g->process, on_handle_closed);
     uv_close((uv_handle_t *)&g->poll, on_handle_closed);

@@ -20,6 +20,7 @@
 #include "server/memory.h"
 #include "server/scoreboard.h"
 
+struct log_sink;
 struct log_source;
 struct generation;
 
@@ -97,6 +98,7 @@ struct generation {
     uv_timer_t start; /* deadline of the start */
     int channel;
     struct log_source *log;
+    struct log_sink *sink, *slow_sink; /* the pool's own log files, or NULL */
     int listen_fd[EXECUTOR_MAX_LISTENERS]; /* the pool's */
     unsigned listeners;
     int queue; /* the pool's: kept connections that nobody has taken yet */

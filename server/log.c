@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
  * Log lines: build one whole message in memory, write it once. Every process.
- * Keeps no lock and no buffer between calls, so that it is safe from any
- * thread and in a child right after fork().
+ * Keeps no buffer between calls. The only lock is held while a line is written
+ * to the manager's pipe, and a fork waits for it, so that a child finds it
+ * free.
  */
 #include "server/log.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-/* How long a message waits for a full pipe before it is given up: a log that
+/* How long a line waits for a full pipe before it is given up: a log that
  * nobody reads must not stop the service for ever. */
 enum { WRITE_PATIENCE_MS = 2000 };
 
@@ -28,7 +31,12 @@ static _Atomic bool level_was_set;
 static _Atomic int manager_fd = -1;
 
 /* Where finished lines go in the manager; NULL is descriptor 2. */
-static void (*output)(const char *data, size_t len);
+static struct log_output *output;
+
+/* Held while lines go into the pipe to the manager. Up to PIPE_BUF bytes the
+ * kernel keeps a write whole; longer ones it may take in pieces when the pipe
+ * is full (pipe(7)), and then another thread would get between them. */
+static pthread_mutex_t pipe_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A message being put together; cut at its limit, never refused. */
 struct line {
@@ -72,16 +80,39 @@ log_get_level(void)
                                                 memory_order_relaxed);
 }
 
+static void
+lock_pipe(void)
+{
+    pthread_mutex_lock(&pipe_lock);
+}
+
+static void
+unlock_pipe(void)
+{
+    pthread_mutex_unlock(&pipe_lock);
+}
+
 void
 log_to_manager(int fd)
 {
+    static atomic_flag registered = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&registered)) {
+        pthread_atfork(lock_pipe, unlock_pipe, unlock_pipe);
+    }
     atomic_store_explicit(&manager_fd, fd, memory_order_relaxed);
 }
 
 void
-log_set_output(void (*write_lines)(const char *data, size_t len))
+log_set_output(struct log_output *out)
 {
-    output = write_lines;
+    output = out;
+}
+
+struct log_output *
+log_get_output(void)
+{
+    return output;
 }
 
 static char
@@ -105,6 +136,7 @@ letter_level(char letter)
 {
     switch (letter) {
     case 'E':
+    case 'S': /* asked for by name (slow_request) */
         return LOG_LEVEL_ERROR;
     case 'W':
         return LOG_LEVEL_WARN;
@@ -219,21 +251,33 @@ line_add_text(struct line *l, const char *text, size_t len)
     }
 }
 
+static bool
+is_level(char letter)
+{
+    return letter != '\0' && strchr("EWIDAS", letter) != NULL;
+}
+
 /* Time, level and who, as every line of the log begins. */
 static void
-line_add_prefix(struct line *l, char letter, const char *who)
+line_add_prefix(struct line *l, const struct log_output *out, char letter,
+                const char *who)
 {
-    static const char letters[] = "EWIDA";
-    static const char *const word[] = { "ERROR", "WARN", "INFO", "DEBUG",
-                                        "app" };
-    static const char *const colour[] = { "\033[31m", "\033[33m", "", "", "" };
+    static const char letters[] = "EWIDAS";
+    static const char *const word[] = { "ERROR", "WARN", "INFO",
+                                        "DEBUG", "app",  "SLOW" };
+    static const char *const colour[] = { "\033[31m", "\033[33m", "",
+                                          "",         "",         "\033[33m" };
     size_t level = (size_t)(strchr(letters, letter) - letters);
     struct timespec now;
     struct tm tm;
     char stamp[64], text[256];
-    bool coloured = colour[level][0] != '\0' && getenv("NO_COLOR") == NULL &&
-                    isatty(STDERR_FILENO);
+    bool coloured = out->coloured && colour[level][0] != '\0';
 
+    if (out->bare) {
+        line_add(l, who, strlen(who));
+        line_add(l, ": ", 2);
+        return;
+    }
     clock_gettime(CLOCK_REALTIME, &now);
     if (localtime_r(&now.tv_sec, &tm) == NULL ||
         strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm) == 0) {
@@ -245,7 +289,7 @@ line_add_prefix(struct line *l, char letter, const char *who)
     line_add(l, text, strlen(text));
 }
 
-/* All of it in one write where the descriptor takes it. */
+/* All of it, in one write where the descriptor takes it. */
 static void
 write_whole(int fd, const char *data, size_t len)
 {
@@ -267,16 +311,87 @@ write_whole(int fd, const char *data, size_t len)
     }
 }
 
+/* -- the pipe to the manager -------------------------------------------------
+ * All of it under pipe_lock.
+ */
+
+/* Whoever reads has not read for a while: it is not waited for again. */
+static bool stuck;
+static unsigned long long lost; /* bytes, not yet told */
+
+/* Room for PIPE_BUF bytes (pipe(7)). */
+static bool
+has_room(int fd, int timeout_ms)
+{
+    struct pollfd wait = { .fd = fd, .events = POLLOUT };
+
+    return poll(&wait, 1, timeout_ms) != 0;
+}
+
+/* A manager that was stopped, or has no time, must not stop the service. */
+static int
+write_patiently(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n;
+
+        if (!has_room(fd, stuck ? 0 : WRITE_PATIENCE_MS)) {
+            stuck = true;
+            lost += len;
+            return -EAGAIN;
+        }
+        n = write(fd, data, len < PIPE_BUF ? len : PIPE_BUF);
+        if (n >= 0) {
+            stuck = false;
+            data += n;
+            len -= (size_t)n;
+        } else if (errno != EINTR && errno != EAGAIN) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/* How much is missing, once there is room again. */
+static void
+tell_lost(int fd)
+{
+    char text[128];
+    int n = snprintf(text, sizeof(text),
+                     LOG_MARK "W%llu bytes for the log were lost: the manager "
+                              "did not read them\n",
+                     lost);
+
+    if (has_room(fd, 0) && write(fd, text, (size_t)n) == n) {
+        lost = 0;
+    }
+}
+
+int
+log_write_lines(int fd, const char *data, size_t len)
+{
+    int manager = atomic_load_explicit(&manager_fd, memory_order_relaxed);
+    int rc;
+
+    lock_pipe();
+    if (lost > 0 && manager >= 0) {
+        tell_lost(manager);
+    }
+    rc = write_patiently(fd, data, len);
+    unlock_pipe();
+    return rc;
+}
+
 /* For the manager: mark, level, the lines joined by LOG_NEWLINE. */
 static void
-send_marked(int fd, enum log_level level, const char *text, size_t len)
+send_marked(int fd, char letter, const char *text, size_t len)
 {
     struct line l = { .limit = LOG_MESSAGE_MAX - 1 };
-    char head[2] = { LOG_MARK, level_letter(level) };
     char newline = LOG_NEWLINE;
     const char *end;
 
-    line_add(&l, head, sizeof(head));
+    line_add(&l, LOG_MARK, LOG_MARK_LEN);
+    line_add(&l, &letter, 1);
     while ((end = memchr(text, '\n', len)) != NULL) {
         line_add_text(&l, text, (size_t)(end - text));
         line_add(&l, &newline, 1);
@@ -286,33 +401,38 @@ send_marked(int fd, enum log_level level, const char *text, size_t len)
     line_add_text(&l, text, len);
     l.limit++;
     line_add(&l, "\n", 1);
-    write_whole(fd, l.data, l.len);
+    log_write_lines(fd, l.data, l.len);
     free(l.data);
 }
 
-/* Where the first line of text ends: at a newline, or at what stands for one
- * in a message to the manager. */
-static size_t
-line_length(const char *text, size_t len)
+/* Where messages go that have no output of their own. */
+static struct log_output *
+standard_output(struct log_output *standard)
 {
-    size_t n = 0;
-
-    while (n < len && text[n] != '\n' && text[n] != LOG_NEWLINE) {
-        n++;
-    }
-    return n;
+    *standard = (struct log_output){ 0 };
+    standard->coloured =
+        getenv("NO_COLOR") == NULL && isatty(STDERR_FILENO) == 1;
+    return standard;
 }
 
-/* For people: each line of the message with the prefix. */
+/* For people: each line of the message with the prefix. newline: what stands
+ * between them. */
 static void
-send_prefixed(char letter, const char *who, const char *text, size_t len)
+send_prefixed(struct log_output *out, char letter, const char *who,
+              const char *text, size_t len, char newline)
 {
-    struct line l = { .limit = (size_t)4 * LOG_MESSAGE_MAX };
+    struct log_output standard;
+    struct line l = { .limit = SIZE_MAX / 2 };
+    const char *end;
     size_t n;
 
+    if (out == NULL) {
+        out = output != NULL ? output : standard_output(&standard);
+    }
     for (;;) {
-        n = line_length(text, len);
-        line_add_prefix(&l, letter, who);
+        end = memchr(text, newline, len);
+        n = end != NULL ? (size_t)(end - text) : len;
+        line_add_prefix(&l, out, letter, who);
         line_add_text(&l, text, n);
         line_add(&l, "\n", 1);
         if (n == len) {
@@ -321,11 +441,11 @@ send_prefixed(char letter, const char *who, const char *text, size_t len)
         text += n + 1;
         len -= n + 1;
     }
-    if (l.len > 0 && l.data[l.len - 1] != '\n') {
+    if (l.len > 0 && l.data[l.len - 1] != '\n') { /* out of memory */
         l.data[l.len - 1] = '\n';
     }
-    if (output != NULL) {
-        output(l.data, l.len);
+    if (out->write != NULL) {
+        out->write(out, letter, l.data, l.len);
     } else {
         write_whole(STDERR_FILENO, l.data, l.len);
     }
@@ -333,32 +453,34 @@ send_prefixed(char letter, const char *who, const char *text, size_t len)
 }
 
 void
-log_relay(char level, const char *who, const char *text, size_t len)
+log_relay(struct log_output *out, char level, const char *who, const char *text,
+          size_t len)
 {
-    if (strchr("EWIDA", level) == NULL || level == '\0') {
+    if (!is_level(level)) {
         level = 'I';
     }
     if (level == 'A' || letter_level(level) <= log_get_level()) {
-        send_prefixed(level, who, text, len);
+        send_prefixed(out, level, who, text, len,
+                      level == 'A' ? '\n' : LOG_NEWLINE);
     }
 }
 
 static void
-send_message(enum log_level level, const char *text, size_t len)
+send_message(char letter, const char *text, size_t len)
 {
     int fd, saved = errno;
     char who[64];
 
-    if (level <= log_get_level()) {
+    if (letter_level(letter) <= log_get_level()) {
         while (len > 0 && text[len - 1] == '\n') {
             len--;
         }
         fd = atomic_load_explicit(&manager_fd, memory_order_relaxed);
         if (fd >= 0) {
-            send_marked(fd, level, text, len);
+            send_marked(fd, letter, text, len);
         } else {
             snprintf(who, sizeof(who), "forebay[%ld]", (long)getpid());
-            send_prefixed(level_letter(level), who, text, len);
+            send_prefixed(NULL, letter, who, text, len, '\n');
         }
     }
     errno = saved;
@@ -373,7 +495,7 @@ send_one_line(enum log_level level, char *text)
     char *end;
 
     if (strchr(text, '\n') == NULL) {
-        send_message(level, text, strlen(text));
+        send_message(level_letter(level), text, strlen(text));
         return;
     }
     while ((end = strchr(text, '\n')) != NULL) {
@@ -383,7 +505,7 @@ send_one_line(enum log_level level, char *text)
     }
     line_add(&l, text, strlen(text));
     if (l.data != NULL) {
-        send_message(level, l.data, l.len);
+        send_message(level_letter(level), l.data, l.len);
     }
     free(l.data);
 }
@@ -485,7 +607,7 @@ log_debug(const char *fmt, ...)
 void
 log_text(char level, const char *text, size_t len)
 {
-    send_message(letter_level(level), text, len);
+    send_message(is_level(level) && level != 'A' ? level : 'I', text, len);
 }
 
 char *

@@ -2,16 +2,18 @@
  *
  * Log lines. Every process; safe from any thread; GIL not needed.
  *
- * In the manager (and the tools) lines go to descriptor 2 with time, level,
- * pool and pid in front. In a template or worker descriptor 2 is a pipe to the
- * manager, which is the only writer of the log: log_to_manager() makes every
- * message one write with a marker in front, and the manager puts the prefix on
- * it (log_relay.h). Outside bytes are escaped on the way out.
+ * In the manager (and the tools) lines go to a struct log_output, at first
+ * descriptor 2, with time, level, pool and pid in front. In a template or
+ * worker descriptor 2 is a pipe to the manager, which is the only writer of the
+ * log: log_to_manager() makes every message one write with a marker in front,
+ * and the manager puts the prefix on it (log_relay.h). Outside bytes are
+ * escaped on the way out.
  */
 #ifndef FOREBAY_SERVER_LOG_H
 #define FOREBAY_SERVER_LOG_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum log_level {
@@ -21,11 +23,17 @@ enum log_level {
     LOG_LEVEL_DEBUG
 };
 
-/* A message of a template or worker begins with this byte, its level letter
- * (E W I D), is one write of at most LOG_MESSAGE_MAX bytes, and ends with a
- * newline; newlines inside are sent as LOG_NEWLINE. Everything else on the pipe
- * is output of the application. */
-enum { LOG_MARK = 0x1e, LOG_NEWLINE = 0x1f, LOG_MESSAGE_MAX = 65000 };
+/* A message of a template or worker begins with these bytes and its level
+ * letter (E W I D, or S), is one write of at most LOG_MESSAGE_MAX bytes, and
+ * ends with a newline; newlines inside are sent as LOG_NEWLINE. Everything else
+ * on the pipe is output of the application, and a piece of it without a newline
+ * may stand in front of the mark. */
+#define LOG_MARK "\x1e\x1f\x1e"
+enum {
+    LOG_MARK_LEN = sizeof(LOG_MARK) - 1,
+    LOG_NEWLINE = 0x1f,
+    LOG_MESSAGE_MAX = 65000
+};
 
 /* Lines above this level are not written; the default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
@@ -47,17 +55,37 @@ void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* With ": " and strerror(errno) behind it. */
 void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Any bytes, newlines allowed; level as in errors_set_log(). */
+/* Any bytes, newlines allowed; level as in errors_set_log(), or 'S': a report
+ * about a slow request, which has a log of its own where the pool names one. */
 void log_text(char level, const char *text, size_t len);
 
-/* Manager: the output of a template or worker, one message or line, with time,
- * level and who ("main[123]") in front. level is a letter, or 'A' for what the
- * application wrote itself. */
-void log_relay(char level, const char *who, const char *text, size_t len);
+/* Template and worker: whole lines of the application to fd, never mixed with
+ * those of another thread or with messages, however long they are. What is not
+ * read for a while is given up and counted, and the manager told. 0 or
+ * -errno. */
+int log_write_lines(int fd, const char *data, size_t len);
 
-/* Manager: finished lines go to write_lines (which must not block) instead of
- * descriptor 2. NULL undoes it. */
-void log_set_output(void (*write_lines)(const char *data, size_t len));
+/* -- in the manager ---------------------------------------------------------
+ */
+
+/* Where finished lines go. write() gets one message, its lines each with a
+ * newline behind it, and its level letter; it must not block. */
+struct log_output {
+    void (*write)(struct log_output *out, char level, const char *lines,
+                  size_t len);
+    bool bare;     /* it adds time and level itself */
+    bool coloured; /* for eyes */
+};
+
+/* Messages of the manager itself go there. NULL: to descriptor 2. */
+void log_set_output(struct log_output *out);
+struct log_output *log_get_output(void);
+
+/* The output of a template or worker, one message or line, with time, level and
+ * who ("main[123]") in front, to out (NULL as above). level is a letter, or 'A'
+ * for what the application wrote itself. */
+void log_relay(struct log_output *out, char level, const char *who,
+               const char *text, size_t len);
 
 /* Escape len bytes into out (size > 0, always terminated): control characters
  * and bytes above 0x7e as \xNN, backslash doubled. Returns out. */

@@ -2,32 +2,29 @@
  *
  * The log of all processes, written by one: the manager reads the pipes behind
  * the descriptors 1 and 2 of templates and workers, puts lines together, and
- * writes them with time, level, pool and pid in front. A log that nobody reads
- * never blocks anybody: what does not fit is dropped and counted.
+ * gives them to a sink (log_sink.h) with time, level, pool and pid in front.
  *
  * Manager only, on its loop.
  */
 #ifndef FOREBAY_SERVER_LOG_RELAY_H
 #define FOREBAY_SERVER_LOG_RELAY_H
 
-#include <stdbool.h>
 #include <uv.h>
 
+#include "server/log_sink.h"
+
 enum {
-    LOG_RELAY_LINE_MAX = 1024 * 1024,      /* longer lines are broken */
-    LOG_RELAY_QUEUE_MAX = 8 * 1024 * 1024, /* waiting to be written */
+    LOG_RELAY_LINE_MAX = 1024 * 1024, /* longer lines are broken */
+    LOG_RELAY_PATIENCE_MS = 2000,     /* for the rest of a line */
 };
 
-/* From now on the manager's own lines and all relayed ones go through one
- * bounded queue to descriptor 2. */
-void log_relay_start(uv_loop_t *loop);
-
-/* Write what is queued, for at most timeout_ms, and end. */
-void log_relay_finish(unsigned timeout_ms);
-
-/* One pipe. pool is copied; pid is set later where it is not known yet. */
+/* One pipe, which this closes. pool is copied; lines wait a little for the pid,
+ * which the caller learns later. They go to log, reports about slow requests to
+ * slow (both are held; NULL: log, and where the manager's own go). */
 struct log_source;
-struct log_source *log_source_open(uv_loop_t *loop, int fd, const char *pool);
+struct log_source *log_source_open(uv_loop_t *loop, int fd, const char *pool,
+                                   struct log_sink *log, struct log_sink *slow);
+/* s may have closed itself meanwhile. */
 void log_source_pid(struct log_source *s, int pid);
 
 /* Sources close themselves when the last holder of the pipe's other end has

@@ -18,6 +18,7 @@
 #include "server/admin.h"
 #include "server/log.h"
 #include "server/log_relay.h"
+#include "server/log_sink.h"
 #include "server/notify.h"
 #include "server/pidfile.h"
 #include "server/pool.h"
@@ -30,8 +31,9 @@ struct manager {
     uv_loop_t loop;
     struct pool *pools; /* a list, by their `following` */
     struct manager_settings settings;
-    const char *file; /* of the configuration, or NULL */
-    char *pidfile;    /* owned; there once the first start went well, or NULL */
+    struct log_sink *log; /* held */
+    const char *file;     /* of the configuration, or NULL */
+    char *pidfile; /* owned; there once the first start went well, or NULL */
     bool inherited;
     bool stopping;
     bool draining;      /* stopping, without a deadline so far */
@@ -178,6 +180,24 @@ take_log_level(const struct manager_settings *s)
     if (s->log_level != NULL && log_level_named(s->log_level, &level) == 0) {
         log_suggest_level(level);
     }
+}
+
+/* Send the manager's lines to where these settings say. 0, or -1 with a
+ * sentence in why, and they go where they went before. */
+static int
+use_log(struct manager *m, const struct manager_settings *s, char *why,
+        size_t size)
+{
+    struct log_sink *sink =
+        log_sink_open(&m->loop, s->log != NULL ? s->log : "stderr", why, size);
+
+    if (sink == NULL) {
+        return -1;
+    }
+    log_set_output(log_sink_output(sink));
+    log_sink_release(m->log);
+    m->log = sink;
+    return 0;
 }
 
 static void
@@ -427,6 +447,7 @@ reload_file(struct manager *m, const char *only, struct reloading *r)
 {
     struct conf_error error;
     struct config c;
+    char why[512];
 
     if (config_read(m->file, &c, &error) != 0) {
         conf_error_format(&error, m->reload_failure, sizeof(m->reload_failure));
@@ -442,6 +463,9 @@ reload_file(struct manager *m, const char *only, struct reloading *r)
                  m->file);
     }
     take_log_level(&c.manager);
+    if (use_log(m, &c.manager, why, sizeof(why)) != 0) {
+        log_error("reload: %s; the log stays where it is", why);
+    }
     set_pidfile(m, c.manager.pidfile);
     tell_unchanged(m, "control", m->settings.control, c.manager.control);
     tell_unchanged(m, "status_listen", m->settings.status_listen,
@@ -614,6 +638,13 @@ ctl_drain(void *ctx, const char *pool, control_done done, void *who)
     pool_drain(p);
 }
 
+static void
+ctl_log_reopen(void *ctx, control_done done, void *who)
+{
+    (void)ctx;
+    log_sink_reopen(done, who);
+}
+
 static int
 ctl_scale(void *ctx, const char *pool, char sign, unsigned number, char *why,
           size_t size)
@@ -650,6 +681,7 @@ open_sockets(struct manager *m, const struct config *c)
         .stop = ctl_stop,
         .drain = ctl_drain,
         .scale = ctl_scale,
+        .log_reopen = ctl_log_reopen,
     };
     if (admin_open(&m->admin, &m->loop, &m->settings, c->pool[0], &m->handlers,
                    why, sizeof(why)) != 0) {
@@ -737,6 +769,8 @@ on_signal(uv_signal_t *handle, int signo)
     case SIGUSR1:
         if (m->inherited) { /* lighttpd's and mod_fcgid's graceful stop */
             stop(m, MANAGER_EXIT_OK, "SIGUSR1");
+        } else {
+            log_sink_reopen(NULL, NULL);
         }
         break;
     case SIGUSR2:
@@ -764,8 +798,10 @@ watch_signals(struct manager *m)
         SIGUSR2, SIGTTIN, SIGTTOU, SIGCHLD, SIGWINCH
     };
 
-    /* Broken pipes are errors of a call, not the end. */
+    /* Broken pipes and files that may not grow are errors of a call, not the
+     * end. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
         uv_signal_t *handle = &m->signal[m->signals];
         int rc = uv_signal_init(&m->loop, handle);
@@ -858,6 +894,7 @@ int
 manager_run(struct config *c, const char *file, bool inherited)
 {
     struct manager *m = calloc(1, sizeof(*m));
+    char why[512];
     int code;
 
     if (m == NULL || uv_loop_init(&m->loop) != 0) {
@@ -885,10 +922,17 @@ manager_run(struct config *c, const char *file, bool inherited)
                        notify_watchdog_ms());
         uv_unref((uv_handle_t *)&m->watchdog);
     }
-    log_relay_start(&m->loop);
-    code = serve(m, c);
+    if (use_log(m, &m->settings, why, sizeof(why)) != 0) {
+        log_error("%s", why);
+        code = MANAGER_EXIT_CONFIG;
+    } else {
+        code = serve(m, c);
+    }
     admin_close(&m->admin);
-    log_relay_finish(LOG_FLUSH_MS);
+    if (!log_sink_finish(&m->loop, LOG_FLUSH_MS)) {
+        set_pidfile(m, NULL);
+        _exit(code);
+    }
     uv_walk(&m->loop, close_any, NULL);
     uv_run(&m->loop, UV_RUN_DEFAULT);
     uv_loop_close(&m->loop);

@@ -94,7 +94,7 @@ report_slow(struct worker *w, struct executor *x, uint64_t age_ms)
         memcpy(text + used, none, sizeof(none));
         len = sizeof(none) - 1;
     }
-    log_text('W', text, (size_t)used + len);
+    log_text('S', text, (size_t)used + len);
 }
 
 /* The request may have ended, and the next one begun, while the GIL was waited

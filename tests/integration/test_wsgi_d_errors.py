@@ -123,7 +123,7 @@ def test_D8_ten_megabytes_and_nobody_reads(serve, shape, notes, what):
                 got.append(data)
         reader = threading.Thread(target=read_on)
         reader.start()
-        wait_for(lambda: re.search(rb"\d+ messages were dropped",
+        wait_for(lambda: re.search(rb"\d+ lines were dropped",
                                    b"".join(got[-50:])),
                  lambda: "the count of what was dropped: %r"
                  % b"".join(got)[-500:], 60)

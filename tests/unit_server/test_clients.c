@@ -89,12 +89,11 @@ note_scale(void *ctx, const char *pool, char sign, unsigned n, char *why,
     return n > 5 ? -1 : 0;
 }
 
-static int
-refuse_reopen(void *ctx, char *why, size_t size)
+static void
+refuse_reopen(void *ctx, control_done done, void *who)
 {
     (void)ctx;
-    snprintf(why, size, "/var/log/forebay.log:\nthe disk is full");
-    return -1;
+    done("/var/log/forebay.log:\nthe disk is full", who);
 }
 
 static struct world *

@@ -244,28 +244,30 @@ test_long_lines(void **state)
 static void
 test_to_manager(void **state)
 {
-    char expected[] = { LOG_MARK, 'E', 'a', LOG_NEWLINE, 'b', '\n', '\0' };
-    char hostile[] = { LOG_MARK, 'E', LOG_NEWLINE, 'x', '\0' };
+    char expected[] = LOG_MARK "Ea?b\n";
+    char hostile[] = LOG_MARK "E\x1fx";
     char *big = malloc(100000);
     size_t len;
 
     (void)state;
+    *strchr(expected, '?') = LOG_NEWLINE;
     log_to_manager(out);
     log_text('E', "a\nb\n", 4);
     caught();
     assert_string_equal(text, expected);
     log_warnx("%s", "w");
     caught();
-    assert_int_equal(text[0], LOG_MARK);
-    assert_string_equal(text + 1, "Ww\n");
+    assert_string_equal(text, LOG_MARK "Ww\n");
+    log_text('S', "slow", 4);
+    caught();
+    assert_string_equal(text, LOG_MARK "Sslow\n");
     log_debug("not wanted");
     assert_int_equal(caught(), 0);
 
     /* Bytes that mean something on this pipe cannot come from outside. */
     log_info("%s", hostile);
     caught();
-    assert_int_equal(text[0], LOG_MARK);
-    assert_string_equal(text + 1, "I\\x1eE\\x1fx\n");
+    assert_string_equal(text, LOG_MARK "I\\x1e\\x1f\\x1eE\\x1fx\n");
 
     memset(big, 'y', 100000);
     big[99999] = '\0';
@@ -279,9 +281,13 @@ test_to_manager(void **state)
 
 static char collected[1000];
 
+static char collected_level;
+
 static void
-collect(const char *data, size_t len)
+collect(struct log_output *self, char level, const char *data, size_t len)
 {
+    (void)self;
+    collected_level = level;
     snprintf(collected, sizeof(collected), "%.*s", (int)len, data);
 }
 
@@ -289,30 +295,44 @@ static void
 test_relay(void **state)
 {
     char joined[] = { 'a', LOG_NEWLINE, 'b', '\0' };
+    struct log_output own = { .write = collect };
+    struct log_output bare = { .write = collect, .bare = true };
     char *end;
 
     (void)state;
-    log_relay('W', "shop[77]", "hello", 5);
+    log_relay(NULL, 'W', "shop[77]", "hello", 5);
     caught();
     assert_string_equal(after_prefix(text, "WARN", "shop[77]"), "hello\n");
-    log_relay('A', "shop[77]", "print", 5);
+    log_relay(NULL, 'A', "shop[77]", "print", 5);
     caught();
     assert_string_equal(after_prefix(text, "app", "shop[77]"), "print\n");
-    log_relay('D', "shop[77]", "hidden", 6);
+    log_relay(NULL, 'D', "shop[77]", "hidden", 6);
     assert_int_equal(caught(), 0);
     log_set_level(LOG_LEVEL_ERROR);
-    log_relay('A', "shop[77]", "still shown", 11);
+    log_relay(NULL, 'A', "shop[77]", "still shown", 11);
     assert_true(caught() > 0);
-    log_relay('\0', "x", "hidden", 6);
+    log_relay(NULL, '\0', "x", "hidden", 6);
     assert_int_equal(caught(), 0);
 
-    log_set_output(collect);
-    log_relay('E', "x", joined, 3);
+    log_set_output(&own);
+    log_relay(NULL, 'E', "x", joined, 3);
     assert_int_equal(caught(), 0);
     end = strchr(collected, '\n');
     *end = '\0';
     assert_string_equal(after_prefix(collected, "ERROR", "x"), "a");
     assert_string_equal(after_prefix(end + 1, "ERROR", "x"), "b\n");
+    assert_int_equal(collected_level, 'E');
+
+    /* One that adds the time itself, for some sources only. */
+    log_set_output(NULL);
+    log_relay(&bare, 'E', "shop[77]", joined, 3);
+    assert_string_equal(collected, "shop[77]: a\nshop[77]: b\n");
+    assert_int_equal(collected_level, 'E');
+    /* What the application wrote is one line, whatever is in it. */
+    log_relay(&bare, 'A', "shop[77]", joined, 3);
+    assert_string_equal(collected, "shop[77]: a\\x1fb\n");
+    assert_int_equal(collected_level, 'A');
+    assert_int_equal(caught(), 0);
 }
 
 /* A reader that does not read must not stop a thread for ever, and a reader
@@ -332,6 +352,120 @@ test_dead_reader(void **state)
     assert_int_equal(errno, 0);
     sigaction(SIGPIPE, &old, NULL);
     in = open("/dev/null", O_RDONLY);
+}
+
+/* The manager does not read (it is stopped, say): given up after a while, then
+ * at once, and the number is told. */
+static void
+test_stopped_manager(void **state)
+{
+    char *big = malloc(100001), got[16384], expected[200];
+    size_t len = 0, kept = 0;
+    int fds[2];
+    ssize_t n;
+
+    (void)state;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    assert_int_equal(fcntl(fds[1], F_SETPIPE_SZ, 4096), 4096);
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    log_to_manager(fds[1]);
+    memset(big, 'x', 100000);
+    big[100000] = '\n';
+    assert_int_equal(log_write_lines(fds[1], big, 100001), -EAGAIN);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(log_write_lines(fds[1], "lost\n", 5), -EAGAIN);
+    }
+    while ((n = read(fds[0], got, sizeof(got))) > 0) {
+        kept += (size_t)n;
+    }
+    assert_int_equal(kept, 4096);
+    assert_int_equal(fcntl(fds[1], F_SETPIPE_SZ, 65536), 65536);
+    assert_int_equal(log_write_lines(fds[1], "next\n", 5), 0);
+    while ((n = read(fds[0], got + len, sizeof(got) - 1 - len)) > 0) {
+        len += (size_t)n;
+    }
+    got[len] = '\0';
+    snprintf(expected, sizeof(expected),
+             LOG_MARK "W%zu bytes for the log were lost: the manager did not "
+                      "read them\nnext\n",
+             100001 - kept + 500);
+    assert_string_equal(got, expected);
+    close(fds[0]);
+    close(fds[1]);
+    free(big);
+}
+
+static void *
+write_long_lines(void *arg)
+{
+    char line[20001];
+
+    memset(line, *(const char *)arg, 20000);
+    line[20000] = '\n';
+    for (int i = 0; i < 20; i++) {
+        if (log_write_lines(out, line, sizeof(line)) != 0) {
+            return arg;
+        }
+        log_info("%.20000s", line);
+    }
+    return NULL;
+}
+
+static void *
+read_lines(void *arg)
+{
+    FILE *f = fdopen(*(int *)arg, "r");
+    char *line = NULL;
+    size_t size = 0;
+    intptr_t lines = 0;
+
+    while (getline(&line, &size, f) > 0) {
+        const char *at = line;
+
+        if (strncmp(line, LOG_MARK "I", LOG_MARK_LEN + 1) == 0) {
+            at += LOG_MARK_LEN + 1;
+        }
+        if (strlen(at) != 20001 ||
+            strspn(at, (char[]){ at[0], '\0' }) != 20000) {
+            break;
+        }
+        lines++;
+    }
+    fclose(f);
+    free(line);
+    return (void *)lines;
+}
+
+/* Lines and messages beyond PIPE_BUF, of several threads, through a pipe that
+ * is always full. */
+static void
+test_long_lines_of_threads(void **state)
+{
+    const char *letters = "abcdefgh";
+    pthread_t thread[8], reader;
+    void *lines;
+    int fds[2], saved = out;
+
+    (void)state;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    out = fds[1];
+    log_to_manager(out);
+    pthread_create(&reader, NULL, read_lines, &fds[0]);
+    for (int i = 0; i < 8; i++) {
+        pthread_create(&thread[i], NULL, write_long_lines,
+                       (void *)(uintptr_t)(letters + i));
+    }
+    for (int i = 0; i < 8; i++) {
+        void *failed;
+
+        pthread_join(thread[i], &failed);
+        assert_null(failed);
+    }
+    log_to_manager(-1);
+    close(out);
+    out = saved;
+    pthread_join(reader, &lines);
+    assert_int_equal((intptr_t)lines, 2 * 8 * 20);
 }
 
 static void *
@@ -410,6 +544,8 @@ main(void)
         CATCHING(test_relay),
         CATCHING(test_dead_reader),
         CATCHING(test_threads),
+        CATCHING(test_stopped_manager),
+        CATCHING(test_long_lines_of_threads),
         cmocka_unit_test(test_escape),
     };
 
