@@ -344,7 +344,7 @@ errors_new_stream(void)
         Py_DECREF(io);
     }
     if (type != NULL) {
-        stream = stream_new(type, 2, "<wsgi.errors>");
+        stream = stream_new_text(type, STREAM_ERRORS, "<wsgi.errors>");
         Py_DECREF(type);
     }
     return stream;

@@ -300,7 +300,7 @@ interp_start(const struct interp_config *c, char *why, size_t size)
         return explain(status, why, size);
     }
     thread_state = PyThreadState_Get();
-    if (stream_replace_standard() < 0 || extend_path(c) < 0 ||
+    if (stream_install() < 0 || extend_path(c) < 0 ||
         set_switch_interval(c->switch_interval_s) < 0) {
         errors_describe(why, size);
         PyErr_Clear();
@@ -418,6 +418,7 @@ interp_fork(void)
     pid_t pid;
     int error;
 
+    stream_end_lines();
     PyOS_BeforeFork();
     pid = fork();
     if (pid == 0) {
@@ -481,4 +482,5 @@ interp_end(void)
     }
     flush("stdout");
     flush("stderr");
+    stream_end_lines();
 }

@@ -59,6 +59,11 @@ struct wsgi_io_ops {
      * nobody waits for that work. At most once; nothing else is called after
      * it. May be NULL: the peer then waits until wsgi_run_nogil() returns. */
     void (*response_over_nogil)(struct wsgi_io *io);
+
+    /* Text for the front end's error log (fcgi_stderr), lines with their
+     * newlines: sent when the response is written next. Takes no time; by the
+     * thread that runs the request. NULL: there is no such way. */
+    void (*error_text)(struct wsgi_io *io, const char *text, size_t len);
 };
 
 /* What one executor thread keeps between requests. */

@@ -19,6 +19,7 @@
 #include "python/interp.h"
 #include "python/result.h"
 #include "python/start_response.h"
+#include "python/stream.h"
 
 enum { WHO_BYTES = 400, CAUSES_MAX = 32 };
 
@@ -446,6 +447,7 @@ wsgi_run_nogil(struct wsgi_thread *t, struct request *request,
         interp_signal_rearm();
     }
     interp_release();
+    stream_end_lines();
     if (c.out.pending) {
         output_pending_nogil(&c);
     }

@@ -16,6 +16,7 @@
 
 #include "python/errors.h"
 #include "python/interp.h"
+#include "python/stream.h"
 #include "server/channel.h"
 #include "server/log.h"
 #include "server/nursery.h"
@@ -255,6 +256,7 @@ template_main(const struct template_start *start)
         log_to_manager(log_fd);
     }
     errors_set_log(log_text);
+    stream_set_writer(log_write_lines);
     worker_signals(NULL);
     if (prepare(&t, why, sizeof(why)) != 0) {
         return fail(&t, why);
