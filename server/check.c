@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/access_format.h"
 #include "server/address.h"
 #include "server/manager.h"
 #include "server/pidfile.h"
@@ -300,6 +301,7 @@ int
 check_run(const struct pool_settings *s)
 {
     struct findings f = { 0 };
+    char why[512];
 
     check_listen(&f, s);
     check_limits(&f, s);
@@ -308,6 +310,9 @@ check_run(const struct pool_settings *s)
     check_log(&f, "log", s->log);
     check_log(&f, "access_log", s->access_log);
     check_log(&f, "slow_log", s->slow_log);
+    if (access_format_check(s->access_format, why, sizeof(why)) != 0) {
+        say(&f, "error", "%s", why);
+    }
     if (s->command != NULL) {
         check_command(&f, s);
     } else {

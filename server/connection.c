@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "server/access_log.h"
 #include "server/address.h"
 #include "server/clock.h"
 #include "server/handover.h"
@@ -89,7 +90,7 @@ after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
 }
 
 static void
-show_begin(struct executor *x, const struct request *r)
+show_begin(struct executor *x, const struct request *r, uint64_t now_ns)
 {
     const struct request_param *p;
     const char *method = "", *uri = "";
@@ -105,8 +106,28 @@ show_begin(struct executor *x, const struct request *r)
         uri = r->params.data + p->value;
         uri_len = p->value_len;
     }
-    scoreboard_begin(x->score, method, method_len, uri, uri_len,
-                     clock_now_ns());
+    scoreboard_begin(x->score, method, method_len, uri, uri_len, now_ns);
+}
+
+/* A line about a request that was answered, or should have been. */
+static void
+note_access(const struct responder *r, const struct wsgi_outcome *outcome,
+            uint64_t begun_ns)
+{
+    struct access_entry e = {
+        .request = r->request,
+        .status = outcome->status,
+        .body_bytes = outcome->body_bytes,
+        .client_closed = outcome->peer_gone,
+    };
+
+    if (r->own_status != 0) {
+        e.status = r->own_status;
+        e.body_bytes = r->own_bytes;
+        e.client_closed = r->error != 0;
+    }
+    access_log_write(r->x->worker->access, &e, begun_ns,
+                     r->answered_ns != 0 ? r->answered_ns : clock_now_ns());
 }
 
 static enum next
@@ -115,9 +136,10 @@ run(struct executor *x, struct connection *c)
     struct request *request = c->request;
     struct wsgi_outcome outcome = { 0 };
     struct responder r;
+    uint64_t begun_ns = clock_now_ns();
     bool keep, late;
 
-    show_begin(x, request);
+    show_begin(x, request, begun_ns);
     lookout_begin(x->worker);
     if (request->refuse_status != 0) {
         log_warnx("%s: answered %d, not run", request->refuse_why,
@@ -130,6 +152,9 @@ run(struct executor *x, struct connection *c)
     }
     if (worker_is_forked_child()) {
         _exit(EXIT_FAILURE); /* the application let its child come back here */
+    }
+    if (x->worker->access != NULL) {
+        note_access(&r, &outcome, begun_ns);
     }
     scoreboard_end(x->score, outcome.failed);
     x->answered++;
@@ -448,6 +473,7 @@ connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
 {
     bool stopping = atomic_load(&x->worker->stopping);
     bool idle = c->phase == CONN_HEAD && decoder_is_idle(&c->decoder);
+    struct wsgi_outcome outcome = { 0 };
     struct responder r;
     char peer[128];
 
@@ -465,6 +491,10 @@ connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
         log_warnx("no body byte from %s within body_timeout; answered 408",
                   peer_name(c, peer, sizeof(peer)));
         responder_answer(&r, x, c, 408);
+        if (x->worker->access != NULL) {
+            note_access(&r, &outcome,
+                        now_ns - x->worker->settings->body_timeout * NS_PER_MS);
+        }
         if (r.error == 0 && after_answer(x, c, r.ended, false) == NEXT_READ) {
             connection_serve(x, c);
             return;

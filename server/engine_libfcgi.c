@@ -14,6 +14,7 @@
 
 #include "protocol/response.h"
 #include "python/interp.h"
+#include "server/access_log.h"
 #include "server/channel.h"
 #include "server/clock.h"
 #include "server/log.h"
@@ -236,14 +237,29 @@ refuse(struct executor *x, struct fcgx_io *io)
 }
 
 static void
-show_begin(struct executor *x, const struct request *q)
+show_begin(struct executor *x, const struct request *q,
+           uint64_t begun_ns)
 {
     size_t method_len = 0, uri_len = 0;
     const char *method = request_param(q, "REQUEST_METHOD", &method_len);
     const char *uri = request_param(q, "REQUEST_URI", &uri_len);
 
     scoreboard_begin(x->score, method != NULL ? method : "", method_len,
-                     uri != NULL ? uri : "", uri_len, clock_now_ns());
+                     uri != NULL ? uri : "", uri_len, begun_ns);
+}
+
+static void
+note_access(struct executor *x, const struct request *q,
+            const struct wsgi_outcome *outcome, uint64_t begun_ns)
+{
+    struct access_entry e = {
+        .request = q,
+        .status = q->refuse_status != 0 ? q->refuse_status : outcome->status,
+        .body_bytes = outcome->body_bytes,
+        .client_closed = outcome->peer_gone,
+    };
+
+    access_log_write(x->worker->access, &e, begun_ns, clock_now_ns());
 }
 
 static void
@@ -252,18 +268,23 @@ serve(struct executor *x, struct request *q,
 {
     struct fcgx_io io = { .io = { &ops }, .fcgx = f, .request = q };
     struct wsgi_outcome outcome = { 0 };
+    uint64_t begun_ns;
 
     request_clear(q);
     if (fill(q, limits, f) != 0) {
         FCGX_Free(f, 1);
         return;
     }
-    show_begin(x, q);
+    begun_ns = clock_now_ns();
+    show_begin(x, q, begun_ns);
     lookout_begin(x->worker);
     if (q->refuse_status != 0) {
         refuse(x, &io);
     } else {
         wsgi_run_nogil(x->wsgi, q, &io.io, &outcome);
+    }
+    if (x->worker->access != NULL) {
+        note_access(x, q, &outcome, begun_ns);
     }
     scoreboard_end(x->score, outcome.failed);
     if (outcome.exit_worker) {

@@ -23,6 +23,8 @@
 
 enum { EXECUTOR_READ_BYTES = 64 * 1024 + 256 };
 
+struct access_log;
+
 /* What all threads of a worker share. */
 struct worker {
     const struct pool_settings *settings;
@@ -37,10 +39,11 @@ struct worker {
     const struct scoreboard *board; /* of the whole generation */
     int queue_in;  /* kept connections of other workers come here; -1: none */
     int queue_out; /* and ours go there */
-    int trace_fd;  /* stacks of slow threads are read here; -1: none */
-    _Atomic bool stopping;   /* no new connections; end when none is left */
-    _Atomic bool siblings;   /* while stopping: others go on and take our kept
-                                connections */
+    struct access_log *access; /* NULL: none */
+    int trace_fd;          /* stacks of slow threads are read here; -1: none */
+    _Atomic bool stopping; /* no new connections; end when none is left */
+    _Atomic bool siblings; /* while stopping: others go on and take our kept
+                              connections */
     _Atomic bool taken_over; /* the control thread stands in (lookout.h) */
     _Atomic bool parks;      /* a connection has been parked */
     _Atomic bool raising;    /* a thread raises a timeout (overtime.c) */

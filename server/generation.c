@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "server/access_format.h"
+#include "server/access_relay.h"
 #include "server/channel.h"
 #include "server/executor_limits.h"
 #include "server/log.h"
@@ -498,18 +500,35 @@ settings_memory(const struct pool_settings *s)
     return fd;
 }
 
-/* The files that this pool's settings name. 0, or -1 with a sentence in why. */
+/* The files that this pool's settings name. access: the workers' end of the
+ * access log's pipe, or -1. 0, or -1 with a sentence in why. */
 static int
-open_logs(struct generation *g, char *why, size_t size)
+open_logs(struct generation *g, int *ret_access, char *why, size_t size)
 {
     const struct pool_settings *s = &g->settings;
+    struct log_sink *access;
+    int rc;
 
+    *ret_access = -1;
     if (s->log != NULL &&
         (g->sink = log_sink_open(g->loop, s->log, why, size)) == NULL) {
         return -1;
     }
     if (s->slow_log != NULL && (g->slow_sink = log_sink_open(
                                     g->loop, s->slow_log, why, size)) == NULL) {
+        return -1;
+    }
+    if (s->access_log == NULL || s->command != NULL) {
+        return 0;
+    }
+    if (access_format_check(s->access_format, why, size) != 0 ||
+        (access = log_sink_open(g->loop, s->access_log, why, size)) == NULL) {
+        return -1;
+    }
+    rc = access_relay_open(g->loop, access, ret_access);
+    log_sink_release(access);
+    if (rc != 0) {
+        snprintf(why, size, "access_log: %s", strerror(-rc));
         return -1;
     }
     return 0;
@@ -524,15 +543,16 @@ release_logs(struct generation *g)
 }
 
 struct spawn_args {
-    char text[8][512];
-    char *argv[12];
-    uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS];
+    char text[9][512];
+    char *argv[13];
+    int args;
+    uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS + 1];
     int count;
 };
 
 static void
 build_args(struct generation *g, const struct listener_set *listeners,
-           const int *queue, int channel, int settings, int log,
+           const int *queue, int channel, int settings, int log, int access,
            struct spawn_args *a)
 {
     size_t used = 0;
@@ -560,6 +580,14 @@ build_args(struct generation *g, const struct listener_set *listeners,
              (int)log_get_level());
     snprintf(a->text[6], sizeof(a->text[6]), "--queue-in=%d", FD_QUEUE_IN);
     snprintf(a->text[7], sizeof(a->text[7]), "--queue-out=%d", FD_QUEUE_OUT);
+    a->args = 8;
+    if (access >= 0) {
+        snprintf(a->text[8], sizeof(a->text[8]), "--access=%d", a->count);
+        a->stdio[a->count].flags = UV_INHERIT_FD;
+        a->stdio[a->count].data.fd = access;
+        a->count++;
+        a->args++;
+    }
 }
 
 static int
@@ -578,7 +606,7 @@ spawn_template(struct generation *g, const char *program, struct spawn_args *a)
     if (g->settings.command != NULL) {
         a->argv[n++] = (char *)"program-template";
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < a->args; i++) {
         a->argv[n++] = a->text[i];
     }
     a->argv[n++] = (char *)TITLE_ROOM;
@@ -639,7 +667,7 @@ close_all(int *fd, int count)
 /* The template's process and what connects it with this one. 0 or -errno. */
 static int
 start_template(struct generation *g, const struct listener_set *listeners,
-               const int *queue, const char *program)
+               const int *queue, const char *program, int access)
 {
     struct spawn_args args;
     int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
@@ -653,7 +681,8 @@ start_template(struct generation *g, const struct listener_set *listeners,
     if (rc == 0) {
         g->log =
             log_source_open(g->loop, log[0], name(g), g->sink, g->slow_sink);
-        build_args(g, listeners, queue, pair[1], settings, log[1], &args);
+        build_args(g, listeners, queue, pair[1], settings, log[1], access,
+                   &args);
         rc = spawn_template(g, program, &args);
     }
     theirs[0] = settings;
@@ -695,20 +724,21 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
                  void *ctx, struct generation **ret, char *why, size_t size)
 {
     struct generation *g = allocate(loop, s, events, ctx);
-    int rc;
+    int access = -1, rc;
 
     if (g == NULL) {
         snprintf(why, size, "out of memory");
         return -1;
     }
-    rc = open_logs(g, why, size);
+    rc = open_logs(g, &access, why, size);
     if (rc == 0) {
-        rc = start_template(g, listeners, queue, program);
+        rc = start_template(g, listeners, queue, program, access);
         if (rc != 0) {
             snprintf(why, size, "cannot start %s: %s", program,
                      uv_strerror(rc));
         }
     }
+    close_all(&access, 1);
     if (rc != 0) {
         abandon(g);
         return -1;

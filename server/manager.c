@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "server/access_relay.h"
 #include "server/admin.h"
 #include "server/log.h"
 #include "server/log_relay.h"
@@ -886,6 +887,7 @@ serve(struct manager *m, struct config *c)
         uv_run(&m->loop, UV_RUN_DEFAULT);
     }
     log_relay_drain();
+    access_relay_drain();
     log_info("stopped");
     return m->exit_code;
 }

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -642,6 +643,9 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
         r->complete = true;
         r->ended = end;
     }
+    if (last && r->x->worker->access != NULL) {
+        r->answered_ns = clock_now_ns();
+    }
     return rc;
 }
 
@@ -783,6 +787,19 @@ responder_run(struct responder *r, struct executor *x, struct connection *c,
     wsgi_run_nogil(x->wsgi, c->request, &r->io, ret);
 }
 
+/* What the access log says about an answer of the server's own. */
+static void
+note_own(struct responder *r, const struct buf *answer)
+{
+    const char *status = answer->data + sizeof("Status: ") - 1;
+    const char *end = memmem(answer->data, answer->len, "\r\n\r\n", 4);
+
+    if (end != NULL) {
+        r->own_status = (int)strtol(status, NULL, 10);
+        r->own_bytes = (uint64_t)(answer->data + answer->len - end - 4);
+    }
+}
+
 void
 responder_send_scratch(struct responder *r, struct executor *x,
                        struct connection *c)
@@ -790,6 +807,7 @@ responder_send_scratch(struct responder *r, struct executor *x,
     struct iovec iov = { x->scratch.data, x->scratch.len };
 
     begin(r, x, c);
+    note_own(r, &x->scratch);
     write_nogil(&r->io, &iov, 1, true);
 }
 

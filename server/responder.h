@@ -20,14 +20,17 @@ struct responder {
     struct request *request;
     const char *slice; /* body bytes inside x->read, decoded, not taken */
     size_t slice_len;
-    uint64_t looked_ns; /* when the peer was last looked at while writing */
-    int error;          /* 0 or the -errno that every later call gets */
-    bool eof;           /* the peer ended its side */
-    bool discard;       /* the application is done with the body */
-    bool begun;         /* bytes of a response were sent */
-    bool sending;       /* within a record */
-    bool complete;      /* the last byte of the response was sent */
-    bool ended;         /* END_REQUEST was sent (SCGI: all was) */
+    uint64_t looked_ns;   /* when the peer was last looked at while writing */
+    uint64_t answered_ns; /* when the end was sent, for the access log */
+    uint64_t own_bytes;   /* of an answer of the server's own: its body, */
+    int own_status;       /* its status, else 0 */
+    int error;            /* 0 or the -errno that every later call gets */
+    bool eof;             /* the peer ended its side */
+    bool discard;         /* the application is done with the body */
+    bool begun;           /* bytes of a response were sent */
+    bool sending;         /* within a record */
+    bool complete;        /* the last byte of the response was sent */
+    bool ended;           /* END_REQUEST was sent (SCGI: all was) */
 };
 
 /* Run the request whose head is complete in the application, or answer what

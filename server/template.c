@@ -155,6 +155,7 @@ become_worker(void *ctx, int slot, int channel, int log_fd)
         .log_fd = log_fd,
         .queue_in = t->start->queue_in,
         .queue_out = t->start->queue_out,
+        .access_fd = t->start->access,
         .listen_fd = t->start->listen_fd,
         .listen_count = t->start->listen_count,
         .board = &t->score,

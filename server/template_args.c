@@ -76,6 +76,8 @@ read_one(const char *arg, struct template_start *ret)
         ret->queue_in = number(v);
     } else if ((v = value_of(arg, "--queue-out")) != NULL) {
         ret->queue_out = number(v);
+    } else if ((v = value_of(arg, "--access")) != NULL) {
+        ret->access = number(v);
     } else if ((v = value_of(arg, "--slots")) != NULL) {
         ret->slots = (unsigned)number(v);
     } else if ((v = value_of(arg, "--log-level")) != NULL) {
@@ -95,7 +97,8 @@ template_args_read(int argc, char **argv, struct template_start *ret)
                                     .scoreboard = -1,
                                     .settings = -1,
                                     .queue_in = -1,
-                                    .queue_out = -1 };
+                                    .queue_out = -1,
+                                    .access = -1 };
     ret->argv = calloc((size_t)argc + 2, sizeof(*ret->argv));
     for (int i = 0; i < argc; i++) {
         if (ret->argv == NULL || (ret->argv[i] = strdup(argv[i])) == NULL ||
@@ -123,6 +126,9 @@ template_args_descriptors(const struct template_start *start, int *ret)
     if (start->queue_in >= 0) {
         ret[n++] = start->queue_in;
         ret[n++] = start->queue_out;
+    }
+    if (start->access >= 0) {
+        ret[n++] = start->access;
     }
     ret[n] = -1;
 }

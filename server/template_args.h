@@ -19,6 +19,7 @@ struct template_start {
     int settings;   /* memfd with settings_write()'s text */
     int queue_in;   /* handover.h, or -1 */
     int queue_out;
+    int access; /* pipe of the access log, or -1 */
     int listen_fd[EXECUTOR_MAX_LISTENERS];
     unsigned listen_count;
     unsigned slots; /* workers at most */
@@ -33,7 +34,7 @@ int template_args_read(int argc, char **argv, struct template_start *ret);
 
 /* Every descriptor among them, -1-terminated; ret has room for
  * TEMPLATE_MAX_DESCRIPTORS. */
-enum { TEMPLATE_MAX_DESCRIPTORS = EXECUTOR_MAX_LISTENERS + 6 };
+enum { TEMPLATE_MAX_DESCRIPTORS = EXECUTOR_MAX_LISTENERS + 7 };
 void template_args_descriptors(const struct template_start *start, int *ret);
 
 /* Whether a program that this process executes gets them (FD_CLOEXEC or 0). */

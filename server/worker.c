@@ -15,6 +15,7 @@
 #include "python/errors.h"
 #include "python/interp.h"
 #include "python/module.h"
+#include "server/access_log.h"
 #include "server/channel.h"
 #include "server/engine_libfcgi.h"
 #include "server/executor.h"
@@ -280,6 +281,21 @@ make_app(const struct worker_start *s)
     return app;
 }
 
+static void
+open_access_log(struct worker *w, const struct worker_start *s)
+{
+    char why[CHANNEL_TEXT_MAX];
+
+    if (s->access_fd < 0) {
+        return;
+    }
+    w->access =
+        access_log_open(s->settings, s->slot, s->access_fd, why, sizeof(why));
+    if (w->access == NULL) {
+        cannot_serve(s, why);
+    }
+}
+
 /* Orderly end (wsgi checklist R27): hooks, atexit, flush, _exit. */
 static void __attribute__((noreturn)) end_worker(struct worker *w)
 {
@@ -289,6 +305,7 @@ static void __attribute__((noreturn)) end_worker(struct worker *w)
     interp_acquire_nogil();
     module_run_worker_exit();
     interp_end();
+    access_log_end(w->access);
     _exit(0);
 }
 
@@ -308,6 +325,7 @@ worker_main(const struct worker_start *s)
     if (w == NULL) {
         cannot_serve(s, "out of memory");
     }
+    open_access_log(w, s);
     rc = executor_open(w);
     if (rc < 0) {
         cannot_serve(s, strerror(-rc));

@@ -25,6 +25,7 @@ struct worker_start {
     int channel; /* to the template */
     int log_fd;  /* pipe to the manager: becomes descriptors 1 and 2 */
     int queue_in, queue_out; /* handover.h */
+    int access_fd;           /* pipe of the access log, -1: none */
     const int *listen_fd;
     unsigned listen_count;
     const struct scoreboard *board; /* of the whole generation */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * server/log_relay.c: bytes of pipes become lines.
+ * server/log_relay.c and access_relay.c: bytes of pipes become lines.
  */
 #include "tests/unit_server/unit.h"
 
 #include <fcntl.h>
 #include <uv.h>
 
+#include "server/access_relay.h"
 #include "server/log_relay.h"
 
 static uv_loop_t loop;
@@ -61,6 +62,7 @@ end(void **state)
         out = -1;
     }
     log_relay_drain();
+    access_relay_drain();
     log_set_output(NULL);
     log_sink_finish(&loop, 10000);
     uv_walk(&loop, close_any, NULL);
@@ -251,6 +253,75 @@ test_sinks(void **state)
     free(path);
 }
 
+/* Lines of the access log go on as they are, many at a time and whole. */
+static void
+test_access(void **state)
+{
+    char *path = unit_path(state, "access"), why[200], line[4096];
+    struct log_sink *sink = log_sink_open(&loop, path, why, sizeof(why));
+    unsigned lines = 0;
+    size_t len;
+    FILE *f;
+    int fd;
+
+    assert_non_null(sink);
+    assert_int_equal(access_relay_open(&loop, sink, &fd), 0);
+    log_sink_release(sink);
+    assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    for (int i = 0; i < 1000; i++) {
+        len = (size_t)(100 + i * 37 % 3900);
+        memset(line, 'a' + i % 26, len);
+        line[len] = '\n';
+        while (write(fd, line, len + 1) < 0) {
+            uv_run(&loop, UV_RUN_ONCE);
+        }
+    }
+    assert_int_equal(write(fd, "rest", 4), 4); /* nobody of ours does that */
+    close(fd);
+    access_relay_drain();
+    log_sink_finish(&loop, 10000);
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f) != NULL) {
+        len = strlen(line) - 1;
+        assert_int_equal(line[len], '\n');
+        line[len] = '\0';
+        assert_int_equal(len, 100 + lines * 37 % 3900);
+        assert_int_equal(
+            strspn(line, (char[]){ (char)('a' + lines % 26), '\0' }), len);
+        lines++;
+    }
+    assert_int_equal(lines, 1000);
+    fclose(f);
+    free(path);
+}
+
+/* The pipe closes itself behind the last writer. */
+static void
+test_access_end(void **state)
+{
+    char *path = unit_path(state, "access"), why[200], line[100] = "";
+    struct log_sink *sink = log_sink_open(&loop, path, why, sizeof(why));
+    int fd;
+
+    assert_int_equal(access_relay_open(&loop, sink, &fd), 0);
+    log_sink_release(sink);
+    assert_int_equal(write(fd, "last\n", 5), 5);
+    close(fd);
+    while (line[0] == '\0') {
+        FILE *f = fopen(path, "r");
+
+        assert_non_null(f);
+        if (fgets(line, sizeof(line), f) == NULL) {
+            uv_run(&loop, UV_RUN_ONCE);
+        }
+        fclose(f);
+    }
+    assert_string_equal(line, "last\n");
+    free(path);
+}
+
 #define WITH_PIPE(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int
@@ -261,6 +332,7 @@ main(void)
         WITH_PIPE(test_late_pid),   WITH_PIPE(test_no_pid_at_all),
         WITH_PIPE(test_long_lines), WITH_PIPE(test_binary_megabyte),
         WITH_PIPE(test_patience),   WITH_PIPE(test_sinks),
+        WITH_PIPE(test_access),     WITH_PIPE(test_access_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
