@@ -67,6 +67,8 @@ struct executor {
     uint64_t traced_ns;         /* request (its begin) whose stack was logged */
     _Atomic uint64_t raised_ns; /* request that was told to end */
     struct buf scratch;         /* answers of the server's own */
+    pthread_mutex_t errors_lock;
+    struct buf errors; /* FCGI_STDERR records to be sent (fcgi_stderr) */
     char read[EXECUTOR_READ_BYTES];
 };
 

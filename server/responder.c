@@ -27,6 +27,7 @@ enum {
     KEEP_BYTES = 1024 * 1024, /* of a body, read while an answer is written */
     DIRECT_BYTES = 1024,      /* reads from this size on go past x->read */
     SCATTER_RECORDS = 8,      /* expected in one such read */
+    ERRORS_BYTES = 1 << 18,   /* FCGI_STDERR between two writes of an answer */
     LOOK_MS = 200,            /* between two looks at a peer that we write to */
     SEND_IOV = 64,            /* iovecs of one sendmsg */
     SMALL_BYTES = 4096,       /* of an answer that is copied together */
@@ -545,14 +546,16 @@ iov_total(const struct iovec *iov, int count)
     return total;
 }
 
+/* errors: records to go in front, or empty; used up. */
 static int
-send_records(struct responder *r, const struct iovec *iov, int count, bool end)
+send_records(struct responder *r, struct buf *errors, const struct iovec *iov,
+             int count, bool end)
 {
     char tail[TAIL_BYTES];
     size_t offset = 0;
     size_t total = count <= SMALL_PIECES ? iov_total(iov, count) : SIZE_MAX;
 
-    if (total > 0 && total <= SMALL_BYTES) {
+    if (total > 0 && total <= SMALL_BYTES && errors->len == 0) {
         return send_small(r, iov, count, total, end);
     }
     do {
@@ -560,6 +563,9 @@ send_records(struct responder *r, const struct iovec *iov, int count, bool end)
         int rc;
 
         g.count = g.heads = 0;
+        if (errors->len > 0) {
+            g.iov[g.count++] = (struct iovec){ errors->data, errors->len };
+        }
         while (count > 0 && g.count < SEND_IOV - 3) {
             gather_record(&g, r->request->id, &iov, &count, &offset);
         }
@@ -568,6 +574,7 @@ send_records(struct responder *r, const struct iovec *iov, int count, bool end)
             g.iov[g.count++] = (struct iovec){ tail, sizeof(tail) };
         }
         rc = send_all(r, g.iov, g.count, 0);
+        buf_clear(errors);
         if (rc < 0) {
             return rc;
         }
@@ -617,6 +624,63 @@ look(struct responder *r)
     }
 }
 
+void
+responder_init_errors(struct buf *errors)
+{
+    buf_init(errors, ERRORS_BYTES);
+}
+
+/* One record for each line: front ends make an entry of each record. */
+static void
+error_text(struct wsgi_io *io, const char *text, size_t len)
+{
+    struct responder *r = of(io);
+    struct buf *errors = &r->x->errors;
+
+    pthread_mutex_lock(&r->x->errors_lock);
+    while (len > 0) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end != NULL ? (size_t)(end - text) + 1 : len;
+        char head[FCGI_HEADER_LEN];
+
+        n = n < FCGI_CONTENT_MAX ? n : FCGI_CONTENT_MAX;
+        if (buf_reserve(errors, sizeof(head) + n) != 0) {
+            break; /* it is in our own log */
+        }
+        fcgi_put_header(head, FCGI_STDERR, r->request->id, n, 0);
+        buf_append(errors, head, sizeof(head));
+        buf_append(errors, text, n);
+        text += n;
+        len -= n;
+    }
+    pthread_mutex_unlock(&r->x->errors_lock);
+}
+
+/* Take what is there; *ret is to be released. A thread of the application may
+ * write the response while this one still adds. */
+static void
+take_errors(struct responder *r, struct buf *ret)
+{
+    pthread_mutex_lock(&r->x->errors_lock);
+    *ret = r->x->errors;
+    responder_init_errors(&r->x->errors);
+    pthread_mutex_unlock(&r->x->errors_lock);
+}
+
+static int
+write_records(struct responder *r, const struct iovec *iov, int count, bool end)
+{
+    struct buf errors = { 0 };
+    int rc;
+
+    if (r->io.ops->error_text != NULL) {
+        take_errors(r, &errors);
+    }
+    rc = send_records(r, &errors, iov, count, end);
+    buf_release(&errors);
+    return rc;
+}
+
 static int
 write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
 {
@@ -637,7 +701,7 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
     if (r->request->protocol == REQUEST_SCGI) {
         rc = send_plain(r, iov, count);
     } else {
-        rc = send_records(r, iov, count, end);
+        rc = write_records(r, iov, count, end);
     }
     if (rc == 0 && last) {
         r->complete = true;
@@ -757,21 +821,26 @@ response_over_nogil(struct wsgi_io *io)
     scoreboard_set(r->x->score, SCORE_AFTER);
 }
 
-static const struct wsgi_io_ops ops = {
-    .body_ready = body_ready,
-    .body_take = body_take,
-    .body_read_nogil = body_read_nogil,
-    .write_nogil = write_nogil,
-    .sendfile_nogil = sendfile_nogil,
-    .connected = connected,
-    .response_over_nogil = response_over_nogil,
-};
+#define OPS                                                                    \
+    .body_ready = body_ready, .body_take = body_take,                          \
+    .body_read_nogil = body_read_nogil, .write_nogil = write_nogil,            \
+    .sendfile_nogil = sendfile_nogil, .connected = connected,                  \
+    .response_over_nogil = response_over_nogil
+
+static const struct wsgi_io_ops ops = { OPS };
+/* FastCGI with fcgi_stderr. */
+static const struct wsgi_io_ops ops_with_errors = { OPS,
+                                                    .error_text = error_text };
 
 static void
 begin(struct responder *r, struct executor *x, struct connection *c)
 {
+    bool errors = x->worker->settings->fcgi_stderr &&
+                  c->request->protocol == REQUEST_FCGI;
+
+    buf_clear(&x->errors);
     *r = (struct responder){
-        .io = { &ops },
+        .io = { errors ? &ops_with_errors : &ops },
         .x = x,
         .c = c,
         .request = c->request,

@@ -33,6 +33,9 @@ struct responder {
     bool ended;           /* END_REQUEST was sent (SCGI: all was) */
 };
 
+/* Of an executor: text for the front end's error log. */
+void responder_init_errors(struct buf *errors);
+
 /* Run the request whose head is complete in the application, or answer what
  * it was refused with. On return everything that could be sent was sent;
  * r->ended says whether END_REQUEST went with it (if not: the rest of the body

@@ -22,6 +22,7 @@
 #include "server/log.h"
 #include "server/lookout.h"
 #include "server/overtime.h"
+#include "server/responder.h"
 #include "server/process_title.h"
 
 /* For the signal handler. */
@@ -251,6 +252,8 @@ new_worker(const struct worker_start *s)
         x->score = &s->score[i];
         x->main_thread = i == 0;
         buf_init(&x->scratch, 4096);
+        pthread_mutex_init(&x->errors_lock, NULL);
+        responder_init_errors(&x->errors);
         atomic_store(&x->score->pid, getpid());
         scoreboard_set(x->score, SCORE_IDLE);
     }
