@@ -5,7 +5,9 @@
 #include "server/executor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -30,7 +32,7 @@ enum {
 };
 
 /* After EMFILE and the like: how long no connection is accepted. */
-enum { PAUSE_MS = 100 };
+enum { PAUSE_MS = 100, TELL_EVERY_MS = 10000 };
 
 /* Events fetched at once while stopping (else one: what is fetched and waits
  * behind a slow request could have been another thread's), and how long a
@@ -118,6 +120,8 @@ executor_open(struct worker *w)
     atomic_init(&w->lookout_started, false);
     atomic_init(&w->lookout_asleep, 0);
     atomic_init(&w->next_sweep_ns, UINT64_MAX);
+    w->told_ns = 0;
+    w->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->epoll_fd < 0 || w->wake_fd < 0) {
@@ -208,6 +212,28 @@ resume_accepting(struct worker *w)
     }
 }
 
+/* Without a free descriptor a connection can still be passed on: the one that
+ * is kept for this is closed for a moment. Else the wake-up of one process per
+ * connection would be lost on us, and idle siblings would not hear of it. */
+static void
+pass_on_accepted(struct worker *w)
+{
+    if (w->spare_fd < 0 || w->queue_out < 0) {
+        return;
+    }
+    close(w->spare_fd);
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        int fd =
+            accept4(w->listen_fd[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            handover_send(w->queue_out, fd, w->kind);
+            close(fd);
+        }
+    }
+    w->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
 /* Out of descriptors or memory: the listeners would stay readable and the loop
  * would spin. Wait a little; connections end meanwhile. */
 static void
@@ -217,12 +243,24 @@ accept_failed(struct worker *w, int error)
         return;
     }
     if (!atomic_load(&w->paused)) {
-        log_error("cannot accept a connection: %s (%u open); accepting again "
-                  "in %d ms. Raise the limit of open files (LimitNOFILE=, "
-                  "ulimit -n) if this repeats",
-                  strerror(error), atomic_load(&w->conns.open), PAUSE_MS);
+        uint64_t now = clock_now_ns();
+
+        if (w->told_ns == 0 ||
+            now - w->told_ns > (uint64_t)TELL_EVERY_MS * NS_PER_MS) {
+            w->told_ns = now;
+            log_error("cannot accept a connection: %s (%u open); trying again "
+                      "every %d ms%s",
+                      strerror(error), atomic_load(&w->conns.open), PAUSE_MS,
+                      error == EMFILE || error == ENFILE
+                          ? ". Raise the limit of open files (LimitNOFILE=, "
+                            "ulimit -n) if this repeats"
+                          : "");
+        }
     }
     pause_accepting(w);
+    if ((error == EMFILE || error == ENFILE) && w->settings->workers > 1) {
+        pass_on_accepted(w);
+    }
 }
 
 /* Returns false when nothing was accepted. */
@@ -440,7 +478,13 @@ executor_run(struct executor *x)
         } else {
             n = wait_while_stopping(w, ev);
         }
-        if (n < 0 && errno == EINTR && x->main_thread) {
+        if (n < 0 && errno != EINTR) {
+            /* The application has closed what is ours (closefrom, closerange):
+             * this worker can serve nobody any more. */
+            log_error("epoll_wait: %s; this worker ends", strerror(errno));
+            _exit(EXIT_FAILURE);
+        }
+        if (n < 0 && x->main_thread) {
             interp_check_signals_nogil();
         }
         for (int i = 0; i < n; i++) {

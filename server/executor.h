@@ -34,6 +34,8 @@ struct worker {
     int wake_fd; /* eventfd: readable for ever once the worker is stopping */
     int listen_fd[EXECUTOR_MAX_LISTENERS];
     unsigned listen_count;
+    int spare_fd;     /* kept to have one when no other is left */
+    uint64_t told_ns; /* when it was last said that nothing can be accepted */
     enum decoder_kind kind;
     struct conntable conns;
     const struct scoreboard *board; /* of the whole generation */

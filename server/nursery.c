@@ -265,47 +265,66 @@ wait_timeout_ms(struct nursery *n)
     return (int)((n->kill_at_ns - now) / NS_PER_MS) + 1;
 }
 
-/* Two entries a child (what it says, its end) and one for the manager. */
-static void
-fill(struct nursery *n, struct pollfd *p)
+/* One entry for the manager and two for each child (what it says, its end);
+ * slots without one have none: poll(2) refuses more entries than a process may
+ * have descriptors. slot[] says whose an entry is. How many. */
+static nfds_t
+fill(struct nursery *n, struct pollfd *p, int *slot)
 {
-    for (unsigned i = 0; i < n->slots; i++) {
-        bool used = n->child[i].pid != 0;
+    nfds_t count = 0;
 
-        p[2 * i] =
-            (struct pollfd){ used ? n->child[i].channel : -1, POLLIN, 0 };
-        p[2 * i + 1] =
-            (struct pollfd){ used ? n->child[i].pidfd : -1, POLLIN, 0 };
+    p[count++] = (struct pollfd){ n->channel, POLLIN, 0 };
+    for (unsigned i = 0; i < n->slots; i++) {
+        if (n->child[i].pid != 0) {
+            slot[count] = slot[count + 1] = (int)i;
+            p[count++] = (struct pollfd){ n->child[i].channel, POLLIN, 0 };
+            p[count++] = (struct pollfd){ n->child[i].pidfd, POLLIN, 0 };
+        }
     }
-    p[2 * n->slots] = (struct pollfd){ n->channel, POLLIN, 0 };
+    return count;
+}
+
+static void
+look(struct nursery *n, const struct pollfd *p, const int *slot, nfds_t count)
+{
+    for (nfds_t k = 1; k + 1 < count; k += 2) {
+        if (p[k].revents != 0) {
+            hear_child(n, slot[k]);
+        }
+        if (p[k + 1].revents != 0 || p[k + 1].fd < 0) {
+            reap(n, slot[k]);
+        }
+    }
+    if (p[0].revents != 0) {
+        obey(n);
+    }
 }
 
 void
 nursery_run(struct nursery *n)
 {
-    struct pollfd *p = calloc(2 * n->slots + 1, sizeof(*p));
+    size_t entries = 2 * (size_t)n->slots + 1;
+    struct pollfd *p = calloc(entries, sizeof(*p));
+    int *slot = calloc(entries + 1, sizeof(*slot));
 
-    if (p == NULL) {
+    if (p == NULL || slot == NULL) {
         log_error("out of memory in the template");
+        free(p);
+        free(slot);
         return;
     }
     while (!n->stopping || n->children > 0) {
-        fill(n, p);
-        if (poll(p, 2 * n->slots + 1, wait_timeout_ms(n)) < 0) {
-            continue;
-        }
-        for (unsigned i = 0; i < n->slots; i++) {
-            if (p[2 * i].revents != 0) {
-                hear_child(n, (int)i);
-            }
-            if (p[2 * i + 1].revents != 0 ||
-                (n->child[i].pid != 0 && n->child[i].pidfd < 0)) {
-                reap(n, (int)i);
-            }
-        }
-        if (p[2 * n->slots].revents != 0) {
-            obey(n);
+        nfds_t count = fill(n, p, slot);
+
+        if (poll(p, count, wait_timeout_ms(n)) >= 0) {
+            look(n, p, slot, count);
+        } else if (errno != EINTR) {
+            log_error("the template cannot wait for its %u workers: %s; it "
+                      "ends (is the limit of open files too low?)",
+                      n->children, strerror(errno));
+            break;
         }
     }
     free(p);
+    free(slot);
 }

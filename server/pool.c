@@ -497,10 +497,19 @@ find_program(struct pool *p, const struct pool_settings *s, char *why,
         snprintf(p->program, sizeof(p->program), "/proc/self/exe");
         return 0;
     }
-    return venv_wanted(s->python, s->virtualenv, &wanted, why, size) == 0
-               ? venv_find_worker(&wanted, p->program, sizeof(p->program), why,
-                                  size)
-               : -1;
+    if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0) {
+        return -1;
+    }
+    if (venv_find_worker(&wanted, p->program, sizeof(p->program), why, size) !=
+        0) {
+        size_t len = strlen(why);
+
+        if (s->virtualenv != NULL && s->python == NULL) {
+            snprintf(why + len, size - len, " (virtualenv %s)", s->virtualenv);
+        }
+        return -1;
+    }
+    return 0;
 }
 
 static struct generation *

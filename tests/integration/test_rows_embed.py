@@ -187,7 +187,10 @@ def test_R107_output_before_a_crash(own, shape):
     server = own("crashes", workers=2)
     answer = server.request(query="die")
     assert not answer.complete
-    server.log.wait(r"without a newline$")
+    # With threads a line is put together per thread, so that lines never mix;
+    # what SIGKILL finds half done is lost.
+    if not shape.threaded:
+        server.log.wait(r"without a newline$")
     server.wait_workers(2)
     server.errors_expected = True
 
