@@ -162,6 +162,13 @@ run(struct executor *x, struct connection *c)
         log_info("the application asked this worker to end (SystemExit)");
         executor_stop(x->worker);
     }
+    /* "The application ... responds with FCGI_END_REQUEST as soon as it can"
+     * (FastCGI 1.0, section 5.4); what was sent so far is of no interest. */
+    if (r.aborted && !r.eof) {
+        return responder_end(x, c) == 0
+                   ? after_answer(x, c, true, request->keep_conn)
+                   : NEXT_CLOSE;
+    }
     /* A body that did not come in time may have been answered all the same. */
     late = r.error == -ETIMEDOUT && r.complete;
     if ((r.error != 0 && !late) || outcome.broken || outcome.peer_gone) {

@@ -5,6 +5,7 @@
 #include "server/engine_libfcgi.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -237,8 +238,7 @@ refuse(struct executor *x, struct fcgx_io *io)
 }
 
 static void
-show_begin(struct executor *x, const struct request *q,
-           uint64_t begun_ns)
+show_begin(struct executor *x, const struct request *q, uint64_t begun_ns)
 {
     size_t method_len = 0, uri_len = 0;
     const char *method = request_param(q, "REQUEST_METHOD", &method_len);
@@ -353,6 +353,12 @@ wait_for_work(struct executor *x, int kept_fd)
 }
 
 void
+engine_libfcgi_init(void)
+{
+    FCGX_Init();
+}
+
+void
 engine_libfcgi_run(struct executor *x)
 {
     struct worker *w = x->worker;
@@ -361,7 +367,6 @@ engine_libfcgi_run(struct executor *x)
     struct request q;
     bool kept = false;
 
-    FCGX_Init();
     memset(&f, 0, sizeof(f));
     FCGX_InitRequest(&f, w->listen_fd[0], FCGI_FAIL_ACCEPT_ON_INTR);
     request_init(&q, &limits);
@@ -382,6 +387,7 @@ engine_libfcgi_run(struct executor *x)
             kept = false;
             continue;
         }
+        fcntl(f.ipcFd, F_SETFD, FD_CLOEXEC); /* accept() alone does not */
         serve(x, &q, &limits, &f);
         kept = f.ipcFd >= 0;
     }

@@ -17,6 +17,9 @@
 
 #include "server/executor.h"
 
+/* Once per process, before its signals are set: libfcgi takes some over. */
+void engine_libfcgi_init(void);
+
 /* Serve until the worker is stopping. */
 void engine_libfcgi_run(struct executor *x);
 

@@ -28,6 +28,7 @@ enum {
     EVENT_WAKE = 0x7ffffff0,
     EVENT_CHANNEL,
     EVENT_QUEUE,
+    EVENT_SIGNAL,
     EVENT_LISTENER, /* the high half is the number of the listener */
 };
 
@@ -133,6 +134,9 @@ executor_open(struct worker *w)
     }
     if (rc == 0 && w->queue_in >= 0) {
         rc = watch_shared(w, w->queue_in, EVENT_QUEUE);
+    }
+    if (rc == 0 && w->signal_fd >= 0) {
+        rc = watch(w->epoll_fd, w->signal_fd, EPOLLIN, EVENT_SIGNAL);
     }
     return rc == 0 ? watch_listeners(w) : rc;
 }
@@ -451,6 +455,9 @@ dispatch(struct executor *x, const struct epoll_event *ev)
         return;
     case EVENT_QUEUE:
         adopt_one(x);
+        return;
+    case EVENT_SIGNAL: /* came after the last look and before epoll_wait() */
+        interp_check_signals_nogil();
         return;
     case EVENT_LISTENER:
         accept_one(x, (unsigned)(ev->data.u64 >> 32));

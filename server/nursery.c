@@ -107,7 +107,11 @@ reap(struct nursery *n, int slot)
     struct nursery_child *child = &n->child[slot];
     int status;
 
-    if (waitpid(child->pid, &status, WNOHANG) != child->pid) {
+    pid_t rc = waitpid(child->pid, &status, WNOHANG);
+
+    if (rc == -1 && errno == ECHILD) {
+        status = 0; /* somebody has waited for it, or nobody need */
+    } else if (rc != child->pid) {
         return;
     }
     if (n->kill_group) {

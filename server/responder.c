@@ -83,6 +83,7 @@ other_event(struct responder *r, enum decode_event event)
     switch (event) {
     case DECODE_ABORT:
         if (d->req == r->request) {
+            r->aborted = !r->sending; /* within a record it cannot be ended */
             fail(r, -ECONNRESET);
         }
         return;
@@ -620,6 +621,7 @@ look(struct responder *r)
     n = recv(r->c->fd, head, sizeof(head), MSG_PEEK | MSG_DONTWAIT);
     if (n == (ssize_t)sizeof(head) && head[1] == FCGI_ABORT_REQUEST &&
         (head[2] << 8 | head[3]) == r->request->id) {
+        r->aborted = true;
         fail(r, -EPIPE);
     }
 }

@@ -29,8 +29,9 @@ struct responder {
     bool discard;         /* the application is done with the body */
     bool begun;           /* bytes of a response were sent */
     bool sending;         /* within a record */
-    bool complete;        /* the last byte of the response was sent */
-    bool ended;           /* END_REQUEST was sent (SCGI: all was) */
+    bool aborted;  /* the peer has given the request up, not the connection */
+    bool complete; /* the last byte of the response was sent */
+    bool ended;    /* END_REQUEST was sent (SCGI: all was) */
 };
 
 /* Of an executor: text for the front end's error log. */

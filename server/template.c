@@ -245,6 +245,7 @@ template_main(const struct template_start *start)
     struct python_template t = { .start = start };
     char why[CHANNEL_TEXT_MAX];
     int log_fd = fcntl(2, F_DUPFD_CLOEXEC, 10);
+    struct sigaction chld;
 
     /* They came through exec; no child of the application gets them. */
     template_args_set_flag(start, FD_CLOEXEC);
@@ -272,6 +273,12 @@ template_main(const struct template_start *start)
         }
     }
     end_with_manager(start->channel, false);
+    /* An application that ignores SIGCHLD would hide the ends of workers, and
+     * in workers those of its own programs. */
+    sigaction(SIGCHLD, NULL, &chld);
+    if (chld.sa_handler == SIG_IGN) {
+        signal(SIGCHLD, SIG_DFL);
+    }
     channel_say(start->channel, CHANNEL_READY, -1, getpid(), t.app != NULL,
                 NULL);
     nursery_run(&t.nursery);

@@ -37,18 +37,6 @@ do_nothing(int signo)
     (void)signo;
 }
 
-/* A child that the application forks is no worker. It must not keep a peer
- * waiting by the descriptors that it has inherited, and when it comes back from
- * the application (instead of ending itself) it must not go on serving. */
-static void
-in_forked_child(void)
-{
-    if (self != NULL) {
-        executor_forked(self);
-        forked = true;
-    }
-}
-
 bool
 worker_is_forked_child(void)
 {
@@ -64,6 +52,29 @@ stop_self(int signo)
 
         executor_stop(self);
         errno = saved;
+    }
+}
+
+/* A child that the application forks is no worker. It must not keep a peer
+ * waiting by the descriptors that it has inherited, and when it comes back from
+ * the application (instead of ending itself) it must not go on serving; and it
+ * can be ended like any process. */
+static void
+in_forked_child(void)
+{
+    static const int ours[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+    struct sigaction action;
+
+    if (self != NULL) {
+        executor_forked(self);
+        forked = true;
+        for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
+            sigaction(ours[i], NULL, &action);
+            if (action.sa_handler == do_nothing ||
+                action.sa_handler == stop_self) {
+                signal(ours[i], SIG_DFL);
+            }
+        }
     }
 }
 
@@ -321,6 +332,9 @@ worker_main(const struct worker_start *s)
 
     process_title_set("forebay: worker %d [%s]", s->slot, s->settings->name);
     take_stdio(s->log_fd);
+    if (s->settings->engine == CONF_ENGINE_LIBFCGI) {
+        engine_libfcgi_init();
+    }
     worker_signals(stop_self);
     s->config->worker_id = s->slot;
     app = make_app(s);
@@ -329,6 +343,8 @@ worker_main(const struct worker_start *s)
         cannot_serve(s, "out of memory");
     }
     open_access_log(w, s);
+    /* Handlers run in the main thread; with more threads there are none. */
+    w->signal_fd = s->settings->threads == 1 ? interp_signal_fd() : -1;
     rc = executor_open(w);
     if (rc < 0) {
         cannot_serve(s, strerror(-rc));
