@@ -105,6 +105,17 @@ def site(sites):
 
 
 @pytest.fixture
+def impatient(epoll_shape):
+    """A plain site that does not wait long for the rest of a body."""
+    from conftest import Notes
+    found = Site(epoll_shape, "plain_app:application", Notes(),
+                 body_timeout="3s")
+    yield found
+    found.server.errors_expected = True
+    found.close()
+
+
+@pytest.fixture
 def front():
     """front(KIND, address, **values): a running front end."""
     started = []
@@ -378,7 +389,8 @@ def test_download_of_a_gigabyte(site, front, kind):
     fe.Nginx, fe.NginxKept, fe.NginxUnbuffered, fe.NginxScgi, fe.Lighttpd,
     fe.LighttpdStreaming, fe.Apache, fe.ApacheReuse, fe.ApacheScgi,
     fe.Haproxy], ids=name_of)
-def test_R005_answer_before_the_body_is_read(site, front, kind):
+def test_R005_answer_before_the_body_is_read(impatient, front, kind):
+    site = impatient
     web = front(kind, site.addresses["tcp"])
     content = b"u" * (1 << 20)
     errors = []
