@@ -308,11 +308,12 @@ static int
 wait_for_work(struct executor *x, int kept_fd)
 {
     struct worker *w = x->worker;
-    struct pollfd p[EXECUTOR_MAX_LISTENERS + 2];
+    struct pollfd p[EXECUTOR_MAX_LISTENERS + 3];
     nfds_t n = 0, first;
 
     p[n++] = (struct pollfd){ w->wake_fd, POLLIN, 0 };
     p[n++] = (struct pollfd){ x->main_thread ? w->channel : -1, POLLIN, 0 };
+    p[n++] = (struct pollfd){ x->main_thread ? w->signal_fd : -1, POLLIN, 0 };
     first = n;
     if (kept_fd >= 0) {
         p[n++] = (struct pollfd){ kept_fd, POLLIN, 0 };
@@ -326,6 +327,9 @@ wait_for_work(struct executor *x, int kept_fd)
             interp_check_signals_nogil();
         }
         return -2;
+    }
+    if (p[2].revents != 0) {
+        interp_check_signals_nogil();
     }
     if (p[0].revents != 0) {
         return -1;

@@ -8,7 +8,8 @@
  * thread until the peer closes it; a silent peer is waited for without a
  * deadline (on TCP; 2 s on unix sockets); no multiplexing; bytes of a next
  * request that came with the last one are lost; no sendfile; no ping_path and
- * status_path.
+ * status_path; connections that it still reads are inherited by programs that
+ * the application starts meanwhile.
  *
  * Worker process, any executor thread; GIL not held.
  */

@@ -135,7 +135,7 @@ executor_open(struct worker *w)
     if (rc == 0 && w->queue_in >= 0) {
         rc = watch_shared(w, w->queue_in, EVENT_QUEUE);
     }
-    if (rc == 0 && w->signal_fd >= 0) {
+    if (rc == 0 && w->signal_fd >= 0 && w->settings->threads == 1) {
         rc = watch(w->epoll_fd, w->signal_fd, EPOLLIN, EVENT_SIGNAL);
     }
     return rc == 0 ? watch_listeners(w) : rc;

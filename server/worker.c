@@ -55,6 +55,30 @@ stop_self(int signo)
     }
 }
 
+/* What is ours until a child has given it up. */
+static const int our_signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+static __thread sigset_t mask_before_fork;
+
+/* Nothing of this reaches a child before it has reset it: the worker's handler
+ * would stop the worker. */
+static void
+before_fork(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(our_signals) / sizeof(*our_signals); i++) {
+        sigaddset(&set, our_signals[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &set, &mask_before_fork);
+}
+
+static void
+after_fork(void)
+{
+    pthread_sigmask(SIG_SETMASK, &mask_before_fork, NULL);
+}
+
 /* A child that the application forks is no worker. It must not keep a peer
  * waiting by the descriptors that it has inherited, and when it comes back from
  * the application (instead of ending itself) it must not go on serving; and it
@@ -62,20 +86,21 @@ stop_self(int signo)
 static void
 in_forked_child(void)
 {
-    static const int ours[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
     struct sigaction action;
 
     if (self != NULL) {
         executor_forked(self);
         forked = true;
-        for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); i++) {
-            sigaction(ours[i], NULL, &action);
+        for (size_t i = 0; i < sizeof(our_signals) / sizeof(*our_signals);
+             i++) {
+            sigaction(our_signals[i], NULL, &action);
             if (action.sa_handler == do_nothing ||
                 action.sa_handler == stop_self) {
-                signal(ours[i], SIG_DFL);
+                signal(our_signals[i], SIG_DFL);
             }
         }
     }
+    after_fork();
 }
 
 void
@@ -343,14 +368,18 @@ worker_main(const struct worker_start *s)
         cannot_serve(s, "out of memory");
     }
     open_access_log(w, s);
-    /* Handlers run in the main thread; with more threads there are none. */
-    w->signal_fd = s->settings->threads == 1 ? interp_signal_fd() : -1;
+    /* Handlers run in the main thread; in an epoll set that others share it
+     * might not be the one that is woken. */
+    w->signal_fd =
+        s->settings->threads == 1 || s->settings->engine == CONF_ENGINE_LIBFCGI
+            ? interp_signal_fd()
+            : -1;
     rc = executor_open(w);
     if (rc < 0) {
         cannot_serve(s, strerror(-rc));
     }
     self = w;
-    pthread_atfork(NULL, NULL, in_forked_child);
+    pthread_atfork(before_fork, after_fork, in_forked_child);
     w->executor[0].thread = pthread_self();
     overtime_setup(w);
     if (module_run_worker_start() != 0) {
