@@ -69,7 +69,7 @@ def test_R114_the_stack_of_a_slow_request(late, path):
     worker, = s.server.workers()
     line, = s.server.log.wait(
         r"slow request: GET %s\?a=1 runs for 0\.\d" % path)
-    assert "WARN" in line and str(worker) in line
+    assert "SLOW" in line and str(worker) in line
     function = STACKS[path]
     frame, = s.server.log.wait(r"late\.py.* line \d+ in %s$" % function)
     number = int(re.search(r"line (\d+)", frame).group(1))
