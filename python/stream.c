@@ -1,48 +1,56 @@
 /* SPDX-License-Identifier: MIT
  *
  * See stream.h. Below each text stream lies a file object: a subclass of
- * io.FileIO whose write() keeps the begun line of the calling thread. Above it
+ * io.FileIO whose write() gives all bytes to the server's writer. Above it
  * io.TextIOWrapper with write_through hands on every write() at once.
  */
 #include "python/stream.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "protocol/buf.h"
 #include "python/call.h"
 
-/* A line that grows beyond LINE_BYTES leaves in pieces; memory beyond
- * KEEP_BYTES is given back. */
-enum { LINE_BYTES = 1024 * 1024, KEEP_BYTES = 64 * 1024 };
+/* Memory for a begun line of wsgi.errors that is given back. */
+enum { KEEP_BYTES = 64 * 1024 };
 
 static const int descriptor[STREAM_COUNT] = { 1, 2, 2 };
-
-/* Of this thread, for each stream: what came behind the last newline. */
-static __thread struct buf begun[STREAM_COUNT];
-static __thread bool prepared;
-
 static const char capsule_name[] = "forebay.stream";
 
-static int (*write_lines)(int fd, const char *data, size_t len);
+static struct stream_writer writer;
+
+/* Of this thread: a line is begun on that stream, and the manager waits for the
+ * rest. */
+static __thread bool open_line[STREAM_COUNT];
+static __thread bool watched;
+
+/* What came behind the last newline of wsgi.errors, for the front end. */
+static __thread struct buf begun;
 
 void
-stream_set_writer(int (*fn)(int fd, const char *data, size_t len))
+stream_set_writer(const struct stream_writer *w)
 {
-    write_lines = fn;
+    writer = *w;
 }
 
 /* -- bytes out --------------------------------------------------------------
  */
 
+/* Without a server: to the descriptor, and nothing else. */
 static int
-write_plain(int fd, const char *data, size_t len)
+write_plain(int fd, const char *data, size_t len, bool wait)
 {
+    struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+    if (!wait && (len > PIPE_BUF || poll(&p, 1, 0) == 0)) {
+        return -EAGAIN;
+    }
     while (len > 0) {
         ssize_t n = write(fd, data, len);
 
@@ -56,51 +64,55 @@ write_plain(int fd, const char *data, size_t len)
     return 0;
 }
 
-/* 0 or -errno. Nobody can be told that the manager is gone or does not read: to
- * print is no reason for a request to fail. */
 static int
-send_nogil(enum stream which, const char *data, size_t len)
+write_text(enum stream which, const char *data, size_t len, bool wait)
 {
-    int rc = write_lines != NULL ? write_lines(descriptor[which], data, len)
-                                 : write_plain(descriptor[which], data, len);
-
-    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc;
+    if (writer.write == NULL) {
+        return write_plain(descriptor[which], data, len, wait);
+    }
+    return writer.write(descriptor[which], which, &open_line[which], data, len,
+                        wait);
 }
 
-static void
-forget(struct buf *b)
+/* What can be written at once keeps the GIL: the two writes of a print() then
+ * stay together even in a file that the application has put in the place of the
+ * log. Nobody can be told that the manager is gone or does not read: to print
+ * is no reason for a request to fail. */
+static int
+send(enum stream which, const char *data, size_t len)
 {
-    buf_clear(b);
-    if (b->cap > KEEP_BYTES) {
-        buf_release(b);
-    }
-}
+    int rc = write_text(which, data, len, false);
 
-/* What this thread has begun, with end behind it. */
-static void
-send_begun_nogil(const char *end)
-{
-    for (int i = 0; i < STREAM_COUNT; i++) {
-        if (begun[i].len > 0) {
-            buf_append(&begun[i], end, strlen(end)); /* memory permitting */
-            send_nogil((enum stream)i, begun[i].data, begun[i].len);
-            forget(&begun[i]);
-        }
+    if (rc == -EAGAIN) {
+        PyThreadState *saved = PyEval_SaveThread();
+
+        rc = write_text(which, data, len, true);
+        PyEval_RestoreThread(saved);
     }
+    if (rc < 0 && rc != -EPIPE && rc != -EAGAIN) {
+        errno = -rc;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    return 0;
 }
 
 void
 stream_end_lines(void)
 {
-    send_begun_nogil("\n");
+    for (unsigned i = 0; i < STREAM_COUNT; i++) {
+        if (open_line[i]) {
+            open_line[i] = false;
+            writer.end_line(i);
+        }
+    }
+    if (begun.cap > 0) {
+        buf_release(&begun);
+    }
 }
 
-/* exit(), as `forebay check` ends: as it is. */
-static void
-end_process(void)
-{
-    send_begun_nogil("");
-}
+/* -- threads and processes that end -----------------------------------------
+ */
 
 /* A thread of the application ends: what lies in its dictionary goes, before
  * anybody who waits in join() is woken. After a fork the child throws away
@@ -110,25 +122,23 @@ end_thread(PyObject *capsule)
 {
     PyThreadState *saved;
 
-    if (PyCapsule_GetPointer(capsule, capsule_name) != begun) {
+    if (PyCapsule_GetPointer(capsule, capsule_name) != open_line) {
         return;
     }
     saved = PyEval_SaveThread();
     stream_end_lines();
     PyEval_RestoreThread(saved);
-    for (int i = 0; i < STREAM_COUNT; i++) {
-        buf_release(&begun[i]);
-    }
-    prepared = false;
+    watched = false;
 }
 
-/* Without memory for it, its last line may stay behind. */
+/* Without memory for it, its last line comes with the end of the process. */
 static void
 watch_thread(void)
 {
     PyObject *dict_b = PyThreadState_GetDict();
-    PyObject *capsule = PyCapsule_New(begun, capsule_name, end_thread);
+    PyObject *capsule = PyCapsule_New(open_line, capsule_name, end_thread);
 
+    watched = true;
     if (dict_b == NULL || capsule == NULL ||
         PyDict_SetItemString(dict_b, capsule_name, capsule) < 0) {
         PyErr_Clear();
@@ -138,114 +148,40 @@ watch_thread(void)
 
 /* A forked child: the begun lines are its parent's, which will end them. */
 static void
-forget_all(void)
+forget_lines(void)
 {
-    for (int i = 0; i < STREAM_COUNT; i++) {
-        buf_clear(&begun[i]);
-    }
+    memset(open_line, 0, sizeof(open_line));
+    buf_clear(&begun);
 }
 
-static struct buf *
-line_of(enum stream which)
-{
-    if (!prepared) {
-        for (int i = 0; i < STREAM_COUNT; i++) {
-            buf_init(&begun[i], SIZE_MAX / 2);
-        }
-        prepared = true;
-        watch_thread();
-    }
-    return &begun[which];
-}
-
-/* -- write() and flush() ----------------------------------------------------
+/* -- write() ----------------------------------------------------------------
  */
 
-/* fcgi_stderr: to the front end as well. */
-static void
-tell_front_end(enum stream which, const char *data, size_t len)
-{
-    struct call *c = which == STREAM_ERRORS ? call_current() : NULL;
-
-    if (c != NULL && c->io->ops->error_text != NULL) {
-        c->io->ops->error_text(c->io, data, len);
-    }
-}
-
-/* Whole lines, or what is to go without a newline. */
+/* fcgi_stderr: whole lines of wsgi.errors to the front end as well. */
 static int
-send(enum stream which, const char *data, size_t len)
+tell_front_end(const char *data, size_t len)
 {
-    PyThreadState *saved;
-    int rc;
+    struct call *c = call_current();
+    const char *end = memrchr(data, '\n', len);
+    size_t whole = end != NULL ? (size_t)(end - data) + 1 : 0;
 
-    tell_front_end(which, data, len);
-    saved = PyEval_SaveThread();
-    rc = send_nogil(which, data, len);
-    PyEval_RestoreThread(saved);
-    if (rc < 0) {
-        errno = -rc;
-        PyErr_SetFromErrno(PyExc_OSError);
-        return -1;
+    if (c == NULL || c->io->ops->error_text == NULL) {
+        return 0;
     }
-    return 0;
-}
-
-static int
-send_begun(enum stream which, struct buf *line)
-{
-    int rc = line->len > 0 ? send(which, line->data, line->len) : 0;
-
-    forget(line);
-    return rc;
-}
-
-static int
-keep(struct buf *line, const char *data, size_t len)
-{
-    if (buf_append(line, data, len) != 0) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
-}
-
-/* With nobody to get in between, standard output is unbuffered, as people who
- * look for a crash expect it (wsgi checklist L3). */
-static bool
-is_alone(void)
-{
-    PyInterpreterState *interpreter = PyInterpreterState_Get();
-    PyThreadState *last = PyInterpreterState_ThreadHead(interpreter);
-
-    return PyThreadState_Next(last) == NULL;
-}
-
-static int
-add(enum stream which, const char *data, size_t len)
-{
-    struct buf *line = line_of(which);
-    const char *end;
-    size_t whole;
-
-    if (which != STREAM_ERRORS && line->len == 0 && is_alone()) {
-        return len > 0 ? send(which, data, len) : 0;
-    }
-    end = memrchr(data, '\n', len);
-    whole = end != NULL ? (size_t)(end - data) + 1 : 0;
-    if (whole > 0 && line->len == 0) {
-        if (send(which, data, whole) < 0) {
-            return -1;
-        }
+    begun.limit = SIZE_MAX / 2;
+    if (whole > 0 && begun.len == 0) {
+        c->io->ops->error_text(c->io, data, whole);
     } else if (whole > 0) {
-        if (keep(line, data, whole) < 0 || send_begun(which, line) < 0) {
+        if (buf_append(&begun, data, whole) != 0) {
             return -1;
         }
+        c->io->ops->error_text(c->io, begun.data, begun.len);
+        buf_clear(&begun);
     }
-    if (keep(line, data + whole, len - whole) < 0) {
-        return -1;
+    if (begun.cap > KEEP_BYTES && begun.len == 0) {
+        buf_release(&begun);
     }
-    return line->len > LINE_BYTES ? send_begun(which, line) : 0;
+    return buf_append(&begun, data + whole, len - whole);
 }
 
 static PyObject *
@@ -264,18 +200,17 @@ file_write(enum stream which, PyObject *arg)
         return NULL;
     }
     len = bytes.len;
-    rc = add(which, bytes.buf, (size_t)len);
-    PyBuffer_Release(&bytes);
-    return rc == 0 ? PyLong_FromSsize_t(len) : NULL;
-}
-
-static PyObject *
-file_flush(enum stream which)
-{
-    if (send_begun(which, line_of(which)) < 0) {
-        return NULL;
+    rc = len > 0 ? send(which, bytes.buf, (size_t)len) : 0;
+    if (rc == 0 && which == STREAM_ERRORS &&
+        tell_front_end(bytes.buf, (size_t)len) != 0) {
+        PyErr_NoMemory();
+        rc = -1;
     }
-    Py_RETURN_NONE;
+    PyBuffer_Release(&bytes);
+    if (open_line[which] && !watched) {
+        watch_thread();
+    }
+    return rc == 0 ? PyLong_FromSsize_t(len) : NULL;
 }
 
 /* -- the types --------------------------------------------------------------
@@ -286,16 +221,8 @@ file_flush(enum stream which)
     {                                                                          \
         return file_write(which, arg);                                         \
     }                                                                          \
-    static PyObject *prefix##_flush(PyObject *Py_UNUSED(self),                 \
-                                    PyObject *Py_UNUSED(ignored))              \
-    {                                                                          \
-        return file_flush(which);                                              \
-    }                                                                          \
     static PyMethodDef prefix##_methods[] = {                                  \
-        { "write", prefix##_write, METH_O,                                     \
-          "Write; a line leaves when it is complete." },                       \
-        { "flush", prefix##_flush, METH_NOARGS,                                \
-          "Write what stands behind the last newline." },                      \
+        { "write", prefix##_write, METH_O, "Write all bytes, at once." },      \
         { NULL, NULL, 0, NULL },                                               \
     };                                                                         \
     static PyType_Slot prefix##_slots[] = {                                    \
@@ -396,8 +323,7 @@ prepare_process(void)
     int error = 0;
 
     if (!done) {
-        error = pthread_atfork(NULL, NULL, forget_all);
-        atexit(end_process);
+        error = pthread_atfork(NULL, NULL, forget_lines);
         done = error == 0;
     }
     if (error != 0) {

@@ -1,26 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
  * sys.stdout, sys.stderr and wsgi.errors: ordinary text streams over the real
- * descriptors 1 and 2 (wsgi checklist D6, R139), made so that lines of several
- * threads do not mix. What a thread writes is put together until a newline
- * comes or the stream is flushed, and leaves in one piece; only where there is
- * but one thread sys.stdout and sys.stderr need not wait for the newline.
+ * descriptors 1 and 2 (wsgi checklist D6, R139). Unbuffered: what is written is
+ * out of the process at once, and nothing is lost with it. That lines of
+ * several threads do not mix is seen to where they arrive (log_relay.h): it is
+ * told which pieces belong together.
  *
  * Template and worker processes.
  */
 #ifndef FOREBAY_PYTHON_STREAM_H
 #define FOREBAY_PYTHON_STREAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "python/pyref.h"
 
 enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_ERRORS, STREAM_COUNT };
 
-/* How whole lines are written: without the GIL, by one thread at a time, not
- * for ever. 0 or -errno. Unset, by write(). */
-void stream_set_writer(int (*write_lines)(int fd, const char *data,
-                                          size_t len));
+/* How the server writes text of the application (log.h: log_write_text(),
+ * log_end_line()). With wait the GIL is not held. */
+struct stream_writer {
+    int (*write)(int fd, unsigned stream, bool *open, const char *text,
+                 size_t len, bool wait);
+    void (*end_line)(unsigned stream);
+};
+
+/* Unset, text goes to the descriptors as it is. */
+void stream_set_writer(const struct stream_writer *w);
 
 /* A text stream (UTF-8, backslashreplace); type is io.TextIOWrapper or a
  * subclass of it. New reference. */

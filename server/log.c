@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,9 +27,14 @@ enum { WRITE_PATIENCE_MS = 2000 };
 /* Most messages fit; longer ones are formatted a second time. */
 enum { SHORT_MESSAGE = 1024 };
 
+/* Text of one piece of a line. */
+enum { PIECE_MAX = 32 * 1024 };
+
 static _Atomic int current_level = LOG_LEVEL_INFO;
 static _Atomic bool level_was_set;
 static _Atomic int manager_fd = -1;
+static ino_t manager_ino; /* of it; 0: there is none */
+static dev_t manager_dev;
 
 /* Where finished lines go in the manager; NULL is descriptor 2. */
 static struct log_output *output;
@@ -96,9 +102,15 @@ void
 log_to_manager(int fd)
 {
     static atomic_flag registered = ATOMIC_FLAG_INIT;
+    struct stat st;
 
     if (!atomic_flag_test_and_set(&registered)) {
         pthread_atfork(lock_pipe, unlock_pipe, unlock_pipe);
+    }
+    manager_ino = 0;
+    if (fd >= 0 && fstat(fd, &st) == 0) {
+        manager_ino = st.st_ino;
+        manager_dev = st.st_dev;
     }
     atomic_store_explicit(&manager_fd, fd, memory_order_relaxed);
 }
@@ -367,19 +379,128 @@ tell_lost(int fd)
     }
 }
 
-int
-log_write_lines(int fd, const char *data, size_t len)
+/* 0 or -errno. wait false: only what can be written at once, all of it. */
+static int
+write_pipe(int fd, const char *data, size_t len, bool wait)
 {
     int manager = atomic_load_explicit(&manager_fd, memory_order_relaxed);
     int rc;
 
-    lock_pipe();
-    if (lost > 0 && manager >= 0) {
-        tell_lost(manager);
+    if (wait) {
+        lock_pipe();
+    } else if (len > PIPE_BUF || pthread_mutex_trylock(&pipe_lock) != 0) {
+        return -EAGAIN;
     }
-    rc = write_patiently(fd, data, len);
+    if (!wait && (lost > 0 || !has_room(fd, 0))) {
+        rc = -EAGAIN;
+    } else {
+        if (lost > 0 && manager >= 0) {
+            tell_lost(manager);
+        }
+        rc = write_patiently(fd, data, len);
+    }
     unlock_pipe();
     return rc;
+}
+
+/* The application may have put a file in its place (dup2()): that gets the text
+ * and nothing else. */
+static bool
+leads_to_manager(int fd)
+{
+    struct stat st;
+
+    return manager_ino != 0 && fstat(fd, &st) == 0 &&
+           st.st_ino == manager_ino && st.st_dev == manager_dev;
+}
+
+/* The mark, the letter and the number of this thread and stream. */
+static void
+line_add_piece_head(struct line *l, char letter, unsigned stream)
+{
+    char head[LOG_MARK_LEN + 1 + LOG_ID_LEN + 1];
+
+    snprintf(head, sizeof(head), LOG_MARK "%c%0*llx", letter, LOG_ID_LEN,
+             (unsigned long long)gettid() << 4 | (stream & 15));
+    line_add(l, head, sizeof(head) - 1);
+}
+
+static void
+line_add_piece(struct line *l, unsigned stream, const char *text, size_t len,
+               bool last)
+{
+    for (;;) {
+        size_t n = len < PIECE_MAX ? len : PIECE_MAX;
+
+        line_add_piece_head(l, last && n == len ? 'Q' : 'P', stream);
+        line_add(l, text, n);
+        line_add(l, "\n", 1);
+        text += n;
+        len -= n;
+        if (len == 0) {
+            break;
+        }
+    }
+}
+
+/* The rest of the line that is begun, whole lines, the beginning of one. */
+static bool
+line_add_pieces(struct line *l, unsigned stream, bool open, const char *text,
+                size_t len)
+{
+    const char *end = memchr(text, '\n', len);
+    size_t n = end != NULL ? (size_t)(end - text) : 0;
+
+    if (open && end != NULL) {
+        line_add_piece(l, stream, text, n, true);
+        open = false;
+        text += n + 1;
+        len -= n + 1;
+    }
+    end = memrchr(text, '\n', len);
+    n = end != NULL ? (size_t)(end - text) + 1 : 0;
+    line_add(l, text, n);
+    if (len > n) {
+        line_add_piece(l, stream, text + n, len - n, false);
+        open = true;
+    }
+    return open;
+}
+
+int
+log_write_text(int fd, unsigned stream, bool *open, const char *text,
+               size_t len, bool wait)
+{
+    struct line l = { .limit = SIZE_MAX / 2 };
+    bool opens;
+    int rc;
+
+    if (len == 0) {
+        return 0;
+    }
+    if ((!*open && text[len - 1] == '\n') || !leads_to_manager(fd)) {
+        return write_pipe(fd, text, len, wait);
+    }
+    opens = line_add_pieces(&l, stream, *open, text, len);
+    rc = write_pipe(fd, l.data, l.len, wait);
+    if (wait || rc == 0) {
+        *open = opens;
+    }
+    free(l.data);
+    return rc;
+}
+
+void
+log_end_line(unsigned stream)
+{
+    int fd = atomic_load_explicit(&manager_fd, memory_order_relaxed);
+    struct line l = { .limit = LOG_MESSAGE_MAX };
+
+    if (fd >= 0) {
+        line_add_piece(&l, stream, "", 0, true);
+        write_pipe(fd, l.data, l.len, true);
+        free(l.data);
+    }
 }
 
 /* For the manager: mark, level, the lines joined by LOG_NEWLINE. */
@@ -401,7 +522,7 @@ send_marked(int fd, char letter, const char *text, size_t len)
     line_add_text(&l, text, len);
     l.limit++;
     line_add(&l, "\n", 1);
-    log_write_lines(fd, l.data, l.len);
+    write_pipe(fd, l.data, l.len, true);
     free(l.data);
 }
 

@@ -25,14 +25,17 @@ enum log_level {
 
 /* A message of a template or worker begins with these bytes and its level
  * letter (E W I D, or S), is one write of at most LOG_MESSAGE_MAX bytes, and
- * ends with a newline; newlines inside are sent as LOG_NEWLINE. Everything else
- * on the pipe is output of the application, and a piece of it without a newline
- * may stand in front of the mark. */
+ * ends with a newline; newlines inside are sent as LOG_NEWLINE. With the letter
+ * P it is a piece of a line of the application, with Q the last one: behind it
+ * stand LOG_ID_LEN hexadecimal digits, the same for all pieces of one thread.
+ * Everything else on the pipe are whole lines of the application, and text that
+ * came past Python, which may stand in front of a mark. */
 #define LOG_MARK "\x1e\x1f\x1e"
 enum {
     LOG_MARK_LEN = sizeof(LOG_MARK) - 1,
     LOG_NEWLINE = 0x1f,
-    LOG_MESSAGE_MAX = 65000
+    LOG_MESSAGE_MAX = 65000,
+    LOG_ID_LEN = 16,
 };
 
 /* Lines above this level are not written; the default is LOG_LEVEL_INFO. */
@@ -59,11 +62,17 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * about a slow request, which has a log of its own where the pool names one. */
 void log_text(char level, const char *text, size_t len);
 
-/* Template and worker: whole lines of the application to fd, never mixed with
- * those of another thread or with messages, however long they are. What is not
- * read for a while is given up and counted, and the manager told. 0 or
- * -errno. */
-int log_write_lines(int fd, const char *data, size_t len);
+/* Template and worker: text of the application to fd at once, whether a line
+ * ends with it or not. Where fd leads to the manager lines are never mixed with
+ * those of another thread, nor with messages, however long they are: *open (of
+ * this thread and stream, a small number) says whether a line is begun. What is
+ * not read for a while is given up and counted, and the manager told; with wait
+ * false nothing is written then, and -EAGAIN returned. 0 or -errno. */
+int log_write_text(int fd, unsigned stream, bool *open, const char *text,
+                   size_t len, bool wait);
+
+/* The line that this thread has begun there ends. */
+void log_end_line(unsigned stream);
 
 /* -- in the manager ---------------------------------------------------------
  */

@@ -15,6 +15,13 @@
 
 enum { READ_BYTES = 65536 };
 
+/* The beginning of a line of one thread. */
+struct piece {
+    struct piece *next;
+    struct buf text;
+    char id[LOG_ID_LEN];
+};
+
 struct log_source {
     uv_pipe_t pipe;
     uv_timer_t patience; /* for the rest of `line` */
@@ -22,7 +29,8 @@ struct log_source {
     struct buf line; /* what came behind the last newline; all that came while
                         the pid is not known */
     char pool[64];
-    int pid;                     /* 0: not known yet */
+    int pid; /* 0: not known yet */
+    struct piece *pieces;
     struct log_sink *log, *slow; /* held, or NULL */
     int open_handles;
 };
@@ -43,23 +51,106 @@ emit_text(struct log_source *s, char level, const char *text, size_t len)
               len);
 }
 
-/* A line as it came out of the pipe. A message of the server may stand behind a
- * piece of text that the application wrote without a newline. */
+static struct piece *
+find_piece(struct log_source *s, const char *id)
+{
+    struct piece *p = s->pieces;
+
+    while (p != NULL && memcmp(p->id, id, sizeof(p->id)) != 0) {
+        p = p->next;
+    }
+    return p;
+}
+
+static void
+end_piece(struct log_source *s, struct piece *piece)
+{
+    struct piece **at = &s->pieces;
+
+    while (*at != piece) {
+        at = &(*at)->next;
+    }
+    *at = piece->next;
+    if (piece->text.len > 0) {
+        emit_text(s, 'A', piece->text.data, piece->text.len);
+    }
+    buf_release(&piece->text);
+    free(piece);
+}
+
+/* More of the line of a thread: LOG_ID_LEN digits and the text. */
+static void
+add_piece(struct log_source *s, const char *text, size_t len, bool last)
+{
+    struct piece *p = find_piece(s, text);
+
+    if (p == NULL && last && len == LOG_ID_LEN) {
+        return; /* its beginning was lost */
+    }
+    if (p == NULL) {
+        p = calloc(1, sizeof(*p));
+        if (p == NULL) {
+            emit_text(s, 'A', text + LOG_ID_LEN, len - LOG_ID_LEN);
+            return;
+        }
+        memcpy(p->id, text, sizeof(p->id));
+        buf_init(&p->text, LOG_RELAY_LINE_MAX);
+        p->next = s->pieces;
+        s->pieces = p;
+    }
+    text += LOG_ID_LEN;
+    len -= LOG_ID_LEN;
+    if (buf_append(&p->text, text, len) != 0) { /* too long: it is broken */
+        emit_text(s, 'A', p->text.data, p->text.len);
+        buf_clear(&p->text);
+        buf_append(&p->text, text, len);
+    }
+    if (last) {
+        end_piece(s, p);
+    }
+}
+
+/* With a level behind it; NULL: there is none. */
+static const char *
+find_mark(const char *text, size_t len)
+{
+    return len > LOG_MARK_LEN ? memmem(text, len - 1, LOG_MARK, LOG_MARK_LEN)
+                              : NULL;
+}
+
+/* A mark, a level, and what follows. */
+static void
+emit_marked(struct log_source *s, const char *text, size_t len)
+{
+    char level = text[LOG_MARK_LEN];
+
+    text += LOG_MARK_LEN + 1;
+    len -= LOG_MARK_LEN + 1;
+    if ((level == 'P' || level == 'Q') && len >= LOG_ID_LEN) {
+        add_piece(s, text, len, level == 'Q');
+    } else {
+        emit_text(s, level, text, len);
+    }
+}
+
+/* A line as it came out of the pipe. A mark may stand behind text that was
+ * written past Python without a newline, or behind what a full pipe has cut. */
 static void
 emit(struct log_source *s, const char *text, size_t len)
 {
-    const char *mark = memmem(text, len, LOG_MARK, LOG_MARK_LEN);
-    size_t before = mark != NULL ? (size_t)(mark - text) : len;
+    const char *mark = find_mark(text, len);
+    size_t n = mark != NULL ? (size_t)(mark - text) : len;
 
-    if (mark == NULL || len - before <= LOG_MARK_LEN) {
-        emit_text(s, 'A', text, len);
-        return;
+    if (n > 0 || mark == NULL) {
+        emit_text(s, 'A', text, n);
     }
-    if (before > 0) {
-        emit_text(s, 'A', text, before);
+    while (mark != NULL) {
+        text += n;
+        len -= n;
+        mark = find_mark(text + LOG_MARK_LEN + 1, len - LOG_MARK_LEN - 1);
+        n = mark != NULL ? (size_t)(mark - text) : len;
+        emit_marked(s, text, n);
     }
-    emit_text(s, mark[LOG_MARK_LEN], mark + LOG_MARK_LEN + 1,
-              len - before - LOG_MARK_LEN - 1);
 }
 
 static void
@@ -163,6 +254,9 @@ close_source(struct log_source *s)
         take_held(s);
     }
     emit_rest(s);
+    while (s->pieces != NULL) {
+        end_piece(s, s->pieces);
+    }
     if (!uv_is_closing((uv_handle_t *)&s->pipe)) {
         s->open_handles = 2;
         uv_close((uv_handle_t *)&s->pipe, on_closed);

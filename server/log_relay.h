@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The log of all processes, written by one: the manager reads the pipes behind
- * the descriptors 1 and 2 of templates and workers, puts lines together, and
- * gives them to a sink (log_sink.h) with time, level, pool and pid in front.
+ * the descriptors 1 and 2 of templates and workers, puts lines together, those
+ * of each thread by themselves (log.h: LOG_MARK), and gives them to a sink
+ * (log_sink.h) with time, level, pool and pid in front.
  *
  * Manager only, on its loop.
  */

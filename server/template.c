@@ -242,6 +242,7 @@ prepare(struct python_template *t, char *why, size_t size)
 int
 template_main(const struct template_start *start)
 {
+    static const struct stream_writer writer = { log_write_text, log_end_line };
     struct python_template t = { .start = start };
     char why[CHANNEL_TEXT_MAX];
     int log_fd = fcntl(2, F_DUPFD_CLOEXEC, 10);
@@ -258,7 +259,7 @@ template_main(const struct template_start *start)
         log_to_manager(log_fd);
     }
     errors_set_log(log_text);
-    stream_set_writer(log_write_lines);
+    stream_set_writer(&writer);
     worker_signals(NULL);
     if (prepare(&t, why, sizeof(why)) != 0) {
         return fail(&t, why);

@@ -138,9 +138,8 @@ def test_R119_no_trailing_newline(logging, epoll_shape):
     for who in "ab":
         assert server.request("/no_newline", query="who=" + who).text == "done"
     for who in "ab":
-        server.log.wait("P %s errors$" % who)
-        if epoll_shape.threaded:
-            server.log.wait("P %s stdout$" % who)
+        server.log.wait(": P %s errors$" % who)
+        server.log.wait(": P %s stdout$" % who)
 
 
 def test_R119_a_line_that_nobody_ends(logging):

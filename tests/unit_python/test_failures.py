@@ -274,7 +274,7 @@ class Errors(Case):
             errors.write("\xe4 \U0001f600 \ud800 end")
 
         self.assertEqual(self.captured(use),
-                         "\xe4 \U0001f600 \\ud800 end\n".encode())
+                         "\xe4 \U0001f600 \\ud800 end".encode())
 
     def test_D4_bytes_and_later(self):
         kept = []
@@ -364,93 +364,15 @@ class Errors(Case):
         self.assertEqual(self.captured(lambda e: e.write(text + "\n")),
                          text.encode() + b"\n")
 
-    def test_whole_lines_leave_at_once(self):
-        """Only the beginning of a line waits, and that not longer than until
-        the end of the request."""
+    def test_L3_unbuffered(self):
         def use(errors):
-            sys.stderr.write("a line\n")
+            sys.stderr.write("no newline")
+            sys.stderr.buffer.write(b"!")
             os.write(2, b"|")
-            errors.write("begun, ")
+            errors.write("also none")
             os.write(2, b"|")
-            errors.write("ended\nnext")
-            os.write(2, b"|")
-            errors.flush()
-            os.write(2, b"|")
-            errors.flush()
-            errors.write("own")
 
-        self.assertEqual(self.captured(use),
-                         b"a line\n||begun, ended\n|next|own\n")
-
-    def test_one_write_for_a_line(self):
-        """However many pieces print() makes of it, with other threads about
-        a line is one write()."""
-        got = []
-        over = threading.Event()
-        other = threading.Thread(target=over.wait)
-        other.start()
-
-        def use(errors):
-            read_end, write_end = os.pipe2(os.O_DIRECT)  # keeps writes apart
-            saved = os.dup(2)
-            os.dup2(write_end, 2)
-            try:
-                print("a", 1, None, sep="-", file=sys.stderr)
-                print("b", "c\nd", "e", file=errors)
-                errors.writelines(["f", "g\n", "h\ni"])
-                errors.flush()
-                sys.stderr.write("begun")
-                sys.stderr.flush()
-            finally:
-                os.dup2(saved, 2)
-                os.close(saved)
-                os.close(write_end)
-            while True:
-                piece = os.read(read_end, 4096)
-                if not piece:
-                    break
-                got.append(piece)
-            os.close(read_end)
-
-        try:
-            self.captured(use)
-        finally:
-            over.set()
-            other.join()
-        self.assertEqual(got, [b"a-1-None\n", b"b c\n", b"d e\n", b"fg\n",
-                               b"h\n", b"i", b"begun"])
-
-    def test_threads_do_not_mix_lines(self):
-        def use(errors):
-            def write(letter):
-                for n in range(50):
-                    print(letter * 100, end="", file=sys.stderr)
-                    print(letter * 100, n, file=sys.stderr)
-                print(letter, "at the end", end="", file=errors)
-
-            threads = [threading.Thread(target=write, args=(c,))
-                       for c in "abcdefgh"]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
-
-        lines = self.captured(use).decode().splitlines()
-        self.assertEqual(sorted(lines), sorted(
-            ["%s %d" % (c * 200, n) for c in "abcdefgh" for n in range(50)]
-            + ["%s at the end" % c for c in "abcdefgh"]))
-
-    def test_a_fork_does_not_double_a_begun_line(self):
-        def use(errors):
-            errors.write("begun")
-            pid = os.fork()
-            if pid == 0:
-                errors.write("child\n")
-                os._exit(0)
-            os.waitpid(pid, 0)
-            errors.write(" and ended\n")
-
-        self.assertEqual(self.captured(use), b"child\nbegun and ended\n")
+        self.assertEqual(self.captured(use), b"no newline!|also none|")
 
     def test_a_line_of_a_megabyte(self):
         def use(errors):

@@ -361,6 +361,7 @@ test_stopped_manager(void **state)
 {
     char *big = malloc(100001), got[16384], expected[200];
     size_t len = 0, kept = 0;
+    bool begun = false;
     int fds[2];
     ssize_t n;
 
@@ -371,16 +372,18 @@ test_stopped_manager(void **state)
     log_to_manager(fds[1]);
     memset(big, 'x', 100000);
     big[100000] = '\n';
-    assert_int_equal(log_write_lines(fds[1], big, 100001), -EAGAIN);
+    assert_int_equal(log_write_text(fds[1], 0, &begun, big, 100001, true),
+                     -EAGAIN);
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(log_write_lines(fds[1], "lost\n", 5), -EAGAIN);
+        assert_int_equal(log_write_text(fds[1], 0, &begun, "lost\n", 5, true),
+                         -EAGAIN);
     }
     while ((n = read(fds[0], got, sizeof(got))) > 0) {
         kept += (size_t)n;
     }
     assert_int_equal(kept, 4096);
     assert_int_equal(fcntl(fds[1], F_SETPIPE_SZ, 65536), 65536);
-    assert_int_equal(log_write_lines(fds[1], "next\n", 5), 0);
+    assert_int_equal(log_write_text(fds[1], 0, &begun, "next\n", 5, true), 0);
     while ((n = read(fds[0], got + len, sizeof(got) - 1 - len)) > 0) {
         len += (size_t)n;
     }
@@ -399,11 +402,12 @@ static void *
 write_long_lines(void *arg)
 {
     char line[20001];
+    bool begun = false;
 
     memset(line, *(const char *)arg, 20000);
     line[20000] = '\n';
     for (int i = 0; i < 20; i++) {
-        if (log_write_lines(out, line, sizeof(line)) != 0) {
+        if (log_write_text(out, 0, &begun, line, sizeof(line), true) != 0) {
             return arg;
         }
         log_info("%.20000s", line);
@@ -434,6 +438,91 @@ read_lines(void *arg)
     fclose(f);
     free(line);
     return (void *)lines;
+}
+
+/* What of a text is sent as a piece of a line. */
+static void
+test_pieces(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *sent; /* P and Q: a mark, the letter, the number */
+        bool begun;
+    } steps[] = {
+        { "whole\n", "whole\n", false },
+        { "two\nlines\n", "two\nlines\n", false },
+        { "beg", "Pbeg\n", true },
+        { "", "", true },
+        { "in", "Pin\n", true },
+        { "ner\n", "Qner\n", false },
+        { "a\nb\nc", "a\nb\nPc\n", true },
+        { "d\ne\nf", "Qd\ne\nPf\n", true },
+        { "\n", "Q\n", false },
+        { "\n", "\n", false },
+    };
+    char id[LOG_ID_LEN + 1], *big = malloc(100000);
+    bool begun = false, other = false;
+    size_t pieces = 0;
+
+    (void)state;
+    log_to_manager(out);
+    snprintf(id, sizeof(id), "%016llx", (unsigned long long)gettid() << 4 | 2);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        char expected[200] = "";
+
+        for (const char *p = steps[i].sent; *p != '\0'; p++) {
+            size_t len = strlen(expected);
+
+            if (*p == 'P' || *p == 'Q') {
+                snprintf(expected + len, sizeof(expected) - len,
+                         LOG_MARK "%c%s", *p, id);
+            } else {
+                expected[len] = *p;
+            }
+        }
+        for (int wait = 1; wait >= 0; wait--) {
+            bool now = begun;
+
+            assert_int_equal(log_write_text(out, 2, &now, steps[i].text,
+                                            strlen(steps[i].text), wait),
+                             0);
+            caught();
+            assert_string_equal(text, expected);
+            assert_int_equal(now, steps[i].begun);
+        }
+        begun = steps[i].begun;
+    }
+    log_end_line(2);
+    caught();
+    assert_memory_equal(text, LOG_MARK "Q", LOG_MARK_LEN + 1);
+    assert_memory_equal(text + LOG_MARK_LEN + 1, id, LOG_ID_LEN);
+    assert_string_equal(text + LOG_MARK_LEN + 1 + LOG_ID_LEN, "\n");
+
+    /* Large ones come in several. */
+    memset(big, 'x', 100000);
+    assert_int_equal(log_write_text(out, 1, &begun, big, 100000, false),
+                     -EAGAIN);
+    assert_false(begun);
+    assert_int_equal(caught(), 0);
+    assert_int_equal(log_write_text(out, 1, &begun, big, 100000, true), 0);
+    assert_true(begun);
+    caught();
+    for (char *p = text; (p = strstr(p, LOG_MARK "P")) != NULL; p++) {
+        pieces++;
+    }
+    assert_in_range(pieces, 2, 10);
+
+    /* A file that stands in for the log gets the text and nothing else. */
+    log_to_manager(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    assert_int_equal(log_write_text(out, 1, &other, "plain", 5, true), 0);
+    assert_false(other);
+    caught();
+    assert_string_equal(text, "plain");
+    log_to_manager(-1);
+    assert_int_equal(log_write_text(out, 1, &other, "plain", 5, false), 0);
+    caught();
+    assert_string_equal(text, "plain");
+    free(big);
 }
 
 /* Lines and messages beyond PIPE_BUF, of several threads, through a pipe that
@@ -545,6 +634,7 @@ main(void)
         CATCHING(test_dead_reader),
         CATCHING(test_threads),
         CATCHING(test_stopped_manager),
+        CATCHING(test_pieces),
         CATCHING(test_long_lines_of_threads),
         cmocka_unit_test(test_escape),
     };

@@ -130,6 +130,12 @@ test_messages(void **state)
     say("begun" LOG_MARK "Iinfo\nended\n");
     assert_string_equal(collected, "A shop[7]: begun\nI shop[7]: info\n"
                                    "A shop[7]: ended\n");
+    /* Behind messages that were cut. */
+    used = 0;
+    say("a" LOG_MARK "Icut" LOG_MARK "P0000000000000001x" LOG_MARK
+        "Wwhole\n" LOG_MARK "Q0000000000000001y\n");
+    assert_string_equal(collected, "A shop[7]: a\nI shop[7]: cut\n"
+                                   "W shop[7]: whole\nA shop[7]: xy\n");
     /* What only looks like one. */
     used = 0;
     say("\x1e"
@@ -139,6 +145,56 @@ test_messages(void **state)
     used = 0;
     say(LOG_MARK "?what\n" LOG_MARK "Dhidden\n");
     assert_string_equal(collected, "I shop[7]: what\n");
+}
+
+#define ID_A "00000000000004a1"
+#define ID_B "00000000000004b1"
+
+/* Lines of several threads, in pieces that come mixed. */
+static void
+test_pieces(void **state)
+{
+    size_t half = LOG_RELAY_LINE_MAX / 2 + 1;
+    char *big = malloc(half + 100);
+
+    (void)state;
+    log_source_pid(source, 7);
+    say(LOG_MARK "P" ID_A "one, \n" LOG_MARK "P" ID_B "two, \n" LOG_MARK
+                 "P" ID_A "more\nwhole\n" LOG_MARK "Wwarning\n");
+    assert_string_equal(collected, "A shop[7]: whole\nW shop[7]: warning\n");
+    used = 0;
+    say(LOG_MARK "Q" ID_B "ended\n" LOG_MARK "Q" ID_A "\n");
+    assert_string_equal(collected,
+                        "A shop[7]: two, ended\nA shop[7]: one, more\n");
+    /* Only the end, because the rest was lost. */
+    used = 0;
+    collected[0] = '\0';
+    say(LOG_MARK "Q" ID_A "\n");
+    assert_string_equal(collected, "");
+    say(LOG_MARK "Q" ID_A "end\n");
+    assert_string_equal(collected, "A shop[7]: end\n");
+    used = 0;
+    say(LOG_MARK "P123\n");
+    assert_string_equal(collected, "I shop[7]: 123\n"); /* none of ours */
+    /* Too long: broken. */
+    used = 0;
+    snprintf(big, half, LOG_MARK "P" ID_A);
+    memset(big + strlen(big), 'x', half);
+    big[half - 1] = '\n';
+    say_bytes(big, half);
+    say_bytes(big, half);
+    say_bytes(big, half);
+    assert_int_equal(used, 2 * (half - LOG_MARK_LEN - LOG_ID_LEN - 2) +
+                               sizeof("A shop[7]: "));
+    /* The process dies within a line. */
+    used = 0;
+    say(LOG_MARK "P" ID_B "last words\n");
+    close(out);
+    out = -1;
+    uv_run(&loop, UV_RUN_NOWAIT);
+    assert_non_null(strstr(collected, "A shop[7]: last words\n"));
+    assert_non_null(strstr(collected, "A shop[7]: xxx"));
+    free(big);
 }
 
 /* Lines that come before anybody knows the number of the process. */
@@ -328,11 +384,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_PIPE(test_lines),      WITH_PIPE(test_messages),
-        WITH_PIPE(test_late_pid),   WITH_PIPE(test_no_pid_at_all),
-        WITH_PIPE(test_long_lines), WITH_PIPE(test_binary_megabyte),
-        WITH_PIPE(test_patience),   WITH_PIPE(test_sinks),
-        WITH_PIPE(test_access),     WITH_PIPE(test_access_end),
+        WITH_PIPE(test_lines),           WITH_PIPE(test_messages),
+        WITH_PIPE(test_pieces),          WITH_PIPE(test_late_pid),
+        WITH_PIPE(test_no_pid_at_all),   WITH_PIPE(test_long_lines),
+        WITH_PIPE(test_binary_megabyte), WITH_PIPE(test_patience),
+        WITH_PIPE(test_sinks),           WITH_PIPE(test_access),
+        WITH_PIPE(test_access_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
