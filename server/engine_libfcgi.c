@@ -148,14 +148,20 @@ connected(struct wsgi_io *io)
     return !of(io)->finished && poll(&p, 1, 0) == 0;
 }
 
-/* libfcgi leaves the rest of a body for the next request to trip over. */
+/* The end of a request. On a kept connection libfcgi leaves the rest of a body
+ * for the next request to trip over; the answer goes out before that is waited
+ * for. */
 static void
-drain(FCGX_Stream *in)
+finish(FCGX_Request *f)
 {
     char bytes[16384];
 
-    while (FCGX_GetStr(bytes, sizeof(bytes), in) > 0) {
+    if (f->keepConnection) {
+        FCGX_FFlush(f->out);
+        while (FCGX_GetStr(bytes, sizeof(bytes), f->in) > 0) {
+        }
     }
+    FCGX_Finish_r(f);
 }
 
 /* Work after the response follows: the peer must not wait for it. */
@@ -165,9 +171,8 @@ response_over_nogil(struct wsgi_io *io)
     FCGX_Request *f = of(io)->fcgx;
 
     if (!of(io)->failed) {
-        drain(f->in);
         f->keepConnection = 0;
-        FCGX_Finish_r(f);
+        finish(f);
         of(io)->finished = true;
     }
 }
@@ -294,8 +299,7 @@ serve(struct executor *x, struct request *q,
     if (outcome.broken || outcome.peer_gone) {
         FCGX_Free(f, 1);
     } else if (!io.finished) {
-        drain(f->in);
-        FCGX_Finish_r(f);
+        finish(f);
     }
 }
 
