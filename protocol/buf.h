@@ -17,7 +17,8 @@ struct buf {
 /* Empty, with room for nothing; grows up to limit bytes. */
 void buf_init(struct buf *b, size_t limit);
 
-/* Free the memory; the buffer stays usable (empty, same limit). NULL is fine. */
+/* Free the memory; the buffer stays usable (empty, same limit). NULL is fine.
+ */
 void buf_release(struct buf *b);
 
 /* Forget the contents, keep the memory. */

@@ -48,10 +48,10 @@ struct fcgi_state {
     unsigned char padding_left;
     uint16_t id;
     uint16_t content_left;
-    unsigned char small_len;    /* begin body collected so far */
+    unsigned char small_len; /* begin body collected so far */
     unsigned char small[8];
-    struct buf values;          /* content of FCGI_GET_VALUES, limited */
-    unsigned refused;           /* BEGINs refused with FCGI_CANT_MPX_CONN */
+    struct buf values; /* content of FCGI_GET_VALUES, limited */
+    unsigned refused;  /* BEGINs refused with FCGI_CANT_MPX_CONN */
 };
 
 struct scgi_state {
@@ -114,8 +114,9 @@ bool decoder_is_idle(const struct decoder *d);
 
 /* Body bytes of the current record of r that may be read straight from the
  * descriptor, past this decoder (0 when the next byte is no body byte of r).
- * After doing so tell decoder_skip() how many; it counts them in body_seen as if
- * they had been fed and given out by DECODE_BODY. body_given is the caller's. */
+ * After doing so tell decoder_skip() how many; it counts them in body_seen as
+ * if they had been fed and given out by DECODE_BODY. body_given is the
+ * caller's. */
 size_t decoder_direct(const struct decoder *d, const struct request *r);
 void decoder_skip(struct decoder *d, struct request *r, size_t len);
 
@@ -130,10 +131,11 @@ enum decode_event decoder_body(struct decoder *d, struct request *r,
  * limits.mpx are active or memory is short. */
 struct request *decoder_begin(struct decoder *d);
 
-/* The header that a further record of the body of r most likely has: that of the
- * current or last one once more (FastCGI without padding; front ends send a body
- * in equal records). ret has 8 bytes; returns the record's content length, 0 when
- * nothing can be expected. Only a guess: what comes is to be compared. */
+/* The header that a further record of the body of r most likely has: that of
+ * the current or last one once more (FastCGI without padding; front ends send a
+ * body in equal records). ret has 8 bytes; returns the record's content length,
+ * 0 when nothing can be expected. Only a guess: what comes is to be compared.
+ */
 size_t decoder_expect(const struct decoder *d, const struct request *r,
                       char *ret);
 

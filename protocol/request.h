@@ -28,11 +28,11 @@ enum request_role {
 
 /* What a peer may make grow; from the pool's settings. */
 struct request_limits {
-    size_t params_bytes;  /* names and values of one request together */
-    size_t params_count;  /* number of parameters */
-    uint64_t body_bytes;  /* body of one request; 0: no limit */
-    unsigned mpx;         /* concurrent requests on one connection, >= 1 */
-    unsigned max_conns;   /* told in FCGI_GET_VALUES_RESULT */
+    size_t params_bytes; /* names and values of one request together */
+    size_t params_count; /* number of parameters */
+    uint64_t body_bytes; /* body of one request; 0: no limit */
+    unsigned mpx;        /* concurrent requests on one connection, >= 1 */
+    unsigned max_conns;  /* told in FCGI_GET_VALUES_RESULT */
 };
 
 /* Offsets into params.data; the value stands right behind the name (FastCGI)
@@ -47,21 +47,21 @@ struct request_param {
 struct request {
     enum request_protocol protocol;
     enum request_role role;
-    uint16_t id;      /* FastCGI request id; 0 with SCGI */
-    bool keep_conn;   /* the peer wants the connection kept (FCGI_KEEP_CONN) */
-    bool active;      /* between BEGIN and request_clear() */
-    bool head_done;   /* all parameters are here */
-    bool body_done;   /* the end of the body was seen (FastCGI: the empty STDIN
-                         record; SCGI: CONTENT_LENGTH bytes) */
-    bool data_done;   /* filter role: the end of FCGI_DATA was seen */
-    bool aborted;     /* FCGI_ABORT_REQUEST was received */
+    uint16_t id;    /* FastCGI request id; 0 with SCGI */
+    bool keep_conn; /* the peer wants the connection kept (FCGI_KEEP_CONN) */
+    bool active;    /* between BEGIN and request_clear() */
+    bool head_done; /* all parameters are here */
+    bool body_done; /* the end of the body was seen (FastCGI: the empty STDIN
+                       record; SCGI: CONTENT_LENGTH bytes) */
+    bool data_done; /* filter role: the end of FCGI_DATA was seen */
+    bool aborted;   /* FCGI_ABORT_REQUEST was received */
 
-    int refuse_status;      /* 0, or answer this HTTP status without calling
-                               the application */
-    char refuse_why[160];   /* for the log, escaped, names what was too much */
+    int refuse_status;    /* 0, or answer this HTTP status without calling
+                             the application */
+    char refuse_why[160]; /* for the log, escaped, names what was too much */
 
-    struct buf params;            /* the names and values */
-    struct request_param *param;  /* param_count entries */
+    struct buf params;           /* the names and values */
+    struct request_param *param; /* param_count entries */
     unsigned param_count;
     unsigned param_cap;
     uint32_t params_parsed; /* bytes of params that were taken apart; what is
@@ -70,16 +70,16 @@ struct request {
 
     /* Well-known parameters, as index into param, or -1. The last one counts
      * when a name comes several times. */
-    int method;         /* REQUEST_METHOD */
-    int uri;            /* REQUEST_URI */
+    int method;             /* REQUEST_METHOD */
+    int uri;                /* REQUEST_URI */
     int64_t content_length; /* CONTENT_LENGTH; -1 absent, "", negative, no
                                number: then the body ends where STDIN ends */
     uint64_t body_seen;     /* body bytes decoded so far, surplus included */
     uint64_t body_given;    /* of these, handed to whoever wanted them (the
                                application, the kept bytes below) */
 
-    struct buf kept;   /* body bytes that came before somebody wanted them */
-    size_t kept_used;  /* of these, already read */
+    struct buf kept;  /* body bytes that came before somebody wanted them */
+    size_t kept_used; /* of these, already read */
 };
 
 void request_init(struct request *r, const struct request_limits *limits);

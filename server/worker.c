@@ -269,6 +269,7 @@ new_worker(const struct worker_start *s)
     }
     w->executor = calloc(p->threads, sizeof(*w->executor));
     if (w->executor == NULL) {
+        free(w);
         return NULL;
     }
     w->settings = p;
