@@ -241,8 +241,10 @@ def test_scripts_run_until_interrupted(tmp_path):
     os.environ["FOREBAY_TEST_ID"] = mark.partition("=")[2]
     os.environ["FOREBAY_SAMPLE_DATA"] = str(tmp_path)
     try:
-        process = run_script("--port", str(srv.free_port()),
-                             start_new_session=True)
+        # A shell that started us in the background had SIGINT ignored.
+        process = run_script(
+            "--port", str(srv.free_port()), start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     finally:
         del os.environ["FOREBAY_TEST_ID"], os.environ["FOREBAY_SAMPLE_DATA"]
     out = b""
