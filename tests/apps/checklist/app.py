@@ -51,6 +51,13 @@ def pid(environ, start_response):
     return text(start_response, os.getpid())
 
 
+@case
+def log_mark(environ, start_response):
+    """A line of this worker's in the log."""
+    environ["wsgi.errors"].write(environ["QUERY_STRING"] + "\n")
+    return text(start_response, os.getpid())
+
+
 for _name in ("call", "environ", "input", "errors", "response", "body",
               "failures", "files", "process"):
     importlib.import_module("cases_" + _name)
