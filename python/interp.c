@@ -15,6 +15,7 @@
 
 #include "python/call.h"
 #include "python/errors.h"
+#include "python/leftover.h"
 #include "python/module.h"
 #include "python/pyref.h"
 #include "python/pyvenv.h"
@@ -470,6 +471,7 @@ interp_end(void)
 
     /* Waits for the threads that are no daemons. */
     if (threading != NULL) {
+        leftover_tell(threading);
         call_logged(threading, "_shutdown");
         Py_DECREF(threading);
     }

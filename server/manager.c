@@ -5,6 +5,7 @@
  */
 #include "server/manager.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ struct manager {
     const char *file;     /* of the configuration, or NULL */
     char *pidfile; /* owned; there once the first start went well, or NULL */
     bool inherited;
+    bool terminal; /* a controlling one */
     bool stopping;
     bool draining;      /* stopping, without a deadline so far */
     bool ordered;       /* somebody has asked for the stop */
@@ -749,6 +751,28 @@ stop_later(struct manager *m)
     uv_timer_start(&m->delay, on_stop_delay, m->settings.stop_delay, 0);
 }
 
+static bool
+has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+/* The kernel sends HUP as well, when the terminal goes in which this process
+ * was started: once. */
+static bool
+lost_terminal(struct manager *m)
+{
+    bool lost = m->terminal && !has_terminal();
+
+    m->terminal = m->terminal && !lost;
+    return lost;
+}
+
 static void
 on_signal(uv_signal_t *handle, int signo)
 {
@@ -765,7 +789,11 @@ on_signal(uv_signal_t *handle, int signo)
         stop(m, MANAGER_EXIT_OK, "SIGQUIT");
         break;
     case SIGHUP:
-        reload(m, NULL, NULL, NULL);
+        if (lost_terminal(m)) {
+            log_info("the terminal is gone; serving on without it");
+        } else {
+            reload(m, NULL, NULL, NULL);
+        }
         break;
     case SIGUSR1:
         if (m->inherited) { /* lighttpd's and mod_fcgid's graceful stop */
@@ -906,6 +934,7 @@ manager_run(struct config *c, const char *file, bool inherited)
     }
     m->file = file;
     m->inherited = inherited;
+    m->terminal = has_terminal();
     m->settings = c->manager;
     take_log_level(&m->settings);
     m->started_ms = uv_now(&m->loop);
