@@ -272,6 +272,16 @@ tell_end(struct generation *g, unsigned i, int status, uint64_t delay)
     }
 }
 
+/* Has it been of use? An external program counts no requests for us, but many
+ * end in order after so many of them (PHP_FCGI_MAX_REQUESTS). */
+static uint64_t
+merits(struct generation *g, unsigned i, int status)
+{
+    return answered(g, i) + (g->settings.command != NULL &&
+                             g->slot[i].state == SLOT_READY &&
+                             WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void
 worker_exited(struct generation *g, unsigned i, int status)
 {
@@ -279,8 +289,8 @@ worker_exited(struct generation *g, unsigned i, int status)
     uint64_t lived = uv_now(g->loop) - slot->started_ms;
     bool served = slot->state == SLOT_READY || slot->state == SLOT_RETIRING;
     /* A start that fails slowly is a failed start. */
-    uint64_t delay =
-        backoff_after_end(&g->backoff, served ? lived : 0, answered(g, i));
+    uint64_t delay = backoff_after_end(&g->backoff, served ? lived : 0,
+                                       merits(g, i, status));
 
     count_end(g, status);
     tell_end(g, i, status, delay);

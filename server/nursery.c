@@ -18,7 +18,7 @@
 #include "server/clock.h"
 #include "server/log.h"
 
-enum { ASK_MS = 500 };
+enum { ASK_MS = 500, SETTLE_MS = 100, REMIND_MS = 250 };
 
 int
 nursery_init(struct nursery *n)
@@ -33,6 +33,7 @@ nursery_init(struct nursery *n)
     n->children = 0;
     n->stopping = false;
     n->siblings = 0;
+    n->remind_at_ns = 0;
     n->kill_at_ns = 0;
     return 0;
 }
@@ -149,9 +150,22 @@ hear_child(struct nursery *n, int slot)
         close(child->channel);
         child->channel = -1;
         if (n->ops->ready_at_close && !child->failed) {
-            channel_say(n->channel, CHANNEL_WORKER_READY, slot, child->pid, 0,
-                        NULL);
+            child->ready_at_ns = clock_now_ns() + SETTLE_MS * NS_PER_MS;
         }
+    }
+}
+
+/* Of programs: most that cannot serve end at once. */
+static void
+look_whether_settled(struct nursery *n, int slot)
+{
+    struct nursery_child *child = &n->child[slot];
+
+    if (child->pid != 0 && child->ready_at_ns != 0 &&
+        clock_now_ns() >= child->ready_at_ns) {
+        child->ready_at_ns = 0;
+        channel_say(n->channel, CHANNEL_WORKER_READY, slot, child->pid, 0,
+                    NULL);
     }
 }
 
@@ -165,8 +179,27 @@ stop_child(struct nursery *n, int slot)
     }
     if (n->ops->stop_signal != 0) {
         kill(child->pid, n->ops->stop_signal);
+        child->told = true;
+        n->remind_at_ns = clock_now_ns() + REMIND_MS * NS_PER_MS;
     } else if (child->channel >= 0) {
         channel_say(child->channel, CHANNEL_STOP, slot, 0, n->siblings, NULL);
+    }
+}
+
+/* A program that was about to wait for a connection when the signal came may
+ * have noted it, and waits all the same (libfcgi does): the next one wakes it.
+ */
+static void
+remind(struct nursery *n)
+{
+    if (n->remind_at_ns == 0 || clock_now_ns() < n->remind_at_ns) {
+        return;
+    }
+    n->remind_at_ns = 0;
+    for (unsigned i = 0; i < n->slots; i++) {
+        if (n->child[i].told) {
+            stop_child(n, (int)i);
+        }
     }
 }
 
@@ -253,20 +286,27 @@ must_ask(const struct nursery *n)
 static int
 wait_timeout_ms(struct nursery *n)
 {
-    uint64_t now;
+    uint64_t now = clock_now_ns(), next = n->kill_at_ns;
 
-    if (n->kill_at_ns == 0) {
+    for (unsigned i = 0; i < n->slots; i++) {
+        uint64_t at = n->child[i].pid != 0 ? n->child[i].ready_at_ns : 0;
+
+        next = at != 0 && (next == 0 || at < next) ? at : next;
+    }
+    if (n->remind_at_ns != 0 && (next == 0 || n->remind_at_ns < next)) {
+        next = n->remind_at_ns;
+    }
+    if (next == 0) {
         return must_ask(n) ? ASK_MS : -1;
     }
-    now = clock_now_ns();
-    if (now >= n->kill_at_ns) {
+    if (n->kill_at_ns != 0 && now >= n->kill_at_ns) {
         log_warnx("graceful_timeout has passed: killing %u workers",
                   n->children);
         for_slots(n, -1, kill_child);
         n->kill_at_ns = 0;
-        return -1;
+        return 0;
     }
-    return (int)((n->kill_at_ns - now) / NS_PER_MS) + 1;
+    return next > now ? (int)((next - now) / NS_PER_MS) + 1 : 0;
 }
 
 /* One entry for the manager and two for each child (what it says, its end);
@@ -299,6 +339,10 @@ look(struct nursery *n, const struct pollfd *p, const int *slot, nfds_t count)
             reap(n, slot[k]);
         }
     }
+    if (n->ops->ready_at_close) {
+        for_slots(n, -1, look_whether_settled);
+    }
+    remind(n);
     if (p[0].revents != 0) {
         obey(n);
     }

@@ -25,16 +25,18 @@ struct nursery_ops {
     void (*stopping)(void *ctx);
     /* Signal that asks a child to end, or 0: CHANNEL_STOP on its channel. */
     int stop_signal;
-    /* A child is ready when its end of the channel closes (at exec), unless it
-     * has said before that it cannot serve. */
+    /* A child is ready when it still runs some moments after its end of the
+     * channel closed (at exec): it cannot say so itself. */
     bool ready_at_close;
 };
 
 struct nursery_child {
     pid_t pid; /* 0: free */
     int pidfd;
-    int channel; /* -1 once the child closed it */
-    bool failed; /* it said so */
+    int channel;          /* -1 once the child closed it */
+    bool failed;          /* it said so */
+    bool told;            /* to end */
+    uint64_t ready_at_ns; /* it counts as ready from then on; 0: no such time */
 };
 
 struct nursery {
@@ -48,8 +50,9 @@ struct nursery {
     struct nursery_child *child;
     unsigned children;
     bool stopping;
-    int siblings;        /* value of the last CHANNEL_STOP */
-    uint64_t kill_at_ns; /* after the manager is gone; 0: no such time */
+    int siblings;          /* value of the last CHANNEL_STOP */
+    uint64_t remind_at_ns; /* of the stop_signal; 0: nobody has been told */
+    uint64_t kill_at_ns;   /* after the manager is gone; 0: no such time */
 };
 
 /* Fill in the rest of *n. 0, or -1: out of memory. */

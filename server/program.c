@@ -114,6 +114,7 @@ program_template_main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(quiet) / sizeof(*quiet); i++) {
         signal(quiet[i], do_nothing);
     }
+    signal(SIGPIPE, SIG_IGN); /* the log, when the manager is gone */
     template_args_set_flag(&t.start, FD_CLOEXEC);
     if (log_fd >= 0) {
         log_to_manager(log_fd);
