@@ -129,6 +129,20 @@ worker_signals(void (*on_term)(int))
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* In a worker that was forked from an application that is imported already:
+ * what that has set for signals is left alone, also what it has blocked. */
+static void
+forked_signals(void (*on_term)(int))
+{
+    struct sigaction action;
+
+    if (sigaction(SIGTERM, NULL, &action) == 0 &&
+        action.sa_handler == do_nothing) {
+        action.sa_handler = on_term;
+        sigaction(SIGTERM, &action, NULL);
+    }
+}
+
 int
 worker_import(const struct pool_settings *s, const struct app_name *name,
               const struct wsgi_config *config, PyObject **ret_app, char *why,
@@ -361,7 +375,11 @@ worker_main(const struct worker_start *s)
     if (s->settings->engine == CONF_ENGINE_LIBFCGI) {
         engine_libfcgi_init();
     }
-    worker_signals(stop_self);
+    if (s->app != NULL) {
+        forked_signals(stop_self);
+    } else {
+        worker_signals(stop_self);
+    }
     s->config->worker_id = s->slot;
     app = make_app(s);
     w = new_worker(s);

@@ -97,6 +97,21 @@ def test_R109_an_application_that_ignores_signals(troubles):
     assert not s.server.log.find("is killed|killed by", 0)
 
 
+@pytest.mark.parametrize("preload", ["on", "off"])
+def test_R109_handlers_that_are_set_at_import(troubles, preload):
+    """They are there in the workers, preloaded or not."""
+    s = troubles("handles", workers=2, preload=preload)
+    before = s.server.workers()
+    for n, worker in enumerate(before):
+        os.kill(worker, signal.SIGUSR2)
+        s.server.log.wait("most recent call first", n + 1)
+        os.kill(worker, signal.SIGUSR1)
+    wait_for(lambda: s.ask() and len(s.notes.read("handled")) == 2,
+             "Python's handlers have run")
+    assert sorted(int(p) for p in s.notes.read("handled")) == before
+    assert s.server.workers() == before
+
+
 def test_R090_window_changes_and_the_job_control(troubles_once):
     """WINCH is nothing; a manager that was stopped by the terminal goes on
     where it was."""

@@ -4,6 +4,7 @@ happens at import, the path what happens in a request."""
 
 import atexit
 import ctypes
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -40,6 +41,9 @@ if TROUBLE == "ignores":
     for number in ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CHLD",
                    "PIPE", "TTIN", "TTOU"):
         signal.signal(getattr(signal, "SIG" + number), signal.SIG_IGN)
+if TROUBLE == "handles":
+    signal.signal(signal.SIGUSR1, lambda *args: note("handled", os.getpid()))
+    faulthandler.register(signal.SIGUSR2)
 if TROUBLE == "slow":
     time.sleep(0.3)
 if TROUBLE == "echo":
