@@ -371,6 +371,15 @@ sweep_timeout_ms(struct worker *w)
     return next > 3600000 ? 3600000 : (int)next;
 }
 
+/* A pool of programs that follows has made the listener block. */
+static bool
+has_backlog(int fd)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+
+    return poll(&p, 1, 0) == 1;
+}
+
 /* The order to stop, once: take what already waits in the backlog (its clients
  * were told "connected"), bounded; then close what is idle. */
 static void
@@ -387,7 +396,7 @@ begin_stop(struct executor *x)
     /* Siblings take what we leave; else the manager's deadline bounds this. */
     for (unsigned i = 0; i < w->listen_count; i++) {
         while ((!atomic_load(&w->siblings) || clock_now_ns() < until) &&
-               accept_one(x, i)) {
+               has_backlog(w->listen_fd[i]) && accept_one(x, i)) {
         }
         close(w->listen_fd[i]); /* from now on the kernel refuses */
     }
