@@ -258,7 +258,11 @@ tell_end(struct generation *g, unsigned i, int status, uint64_t delay)
         snprintf(next, sizeof(next), "; another one starts%s",
                  delay > 0 ? " after a pause" : "");
     }
-    if (WIFSIGNALED(status)) {
+    if (WIFSIGNALED(status) && next[0] == '\0' && g->settings.command != NULL &&
+        WTERMSIG(status) == SIGUSR1) {
+        log_debug("pool %s: program %d has ended: it does not handle SIGUSR1",
+                  name(g), pid);
+    } else if (WIFSIGNALED(status)) {
         log_error("pool %s: worker %d was killed by signal %d (%s)%s%s",
                   name(g), pid, WTERMSIG(status), strsignal(WTERMSIG(status)),
                   WCOREDUMP(status) ? ", core dumped" : "", next);

@@ -261,6 +261,17 @@ def test_upgrade(pool):
     wait_for(lambda: not p.server.strays(), "nobody is left")
 
 
+def test_one_that_does_not_know_the_signal(pool):
+    """It ends by SIGUSR1: as it was told, so that is no error."""
+    p = pool(env={"SIMPLE": "1"})
+    assert p.ask()["number"] == 1
+    old = p.wait_programs(2)
+    p.server.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: p.ready() == 2, "the new generation")
+    p.wait_programs(2, without=old)
+    p.server.stop()
+
+
 def test_number_of_programs(pool):
     p = pool(workers=1)
     p.server.process.send_signal(signal.SIGTTIN)

@@ -3,7 +3,8 @@
  * A FastCGI program as people write them, with libfcgi: tells about itself in
  * JSON. /hold notes that it is there before it reads the body, /log writes a
  * line to descriptor 2. MOST_REQUESTS=N: ends after so many, as php-cgi does.
- * STUBBORN=1: ignores the signal that asks it to end.
+ * STUBBORN=1: ignores the signal that asks it to end; SIMPLE=1: does not know
+ * it.
  *
  * The signal is heard while no connection is there, and only then. (libfcgi's
  * own handler may drop one that has just been accepted: reads are not repeated
@@ -105,6 +106,9 @@ main(int argc, char **argv)
     sigdelset(&open, SIGUSR1);
     if (getenv("STUBBORN")) {
         action.sa_handler = SIG_IGN;
+    }
+    if (getenv("SIMPLE")) {
+        action.sa_handler = SIG_DFL;
     }
     sigaction(SIGUSR1, &action, NULL);
     fcntl(0, F_SETFL, fcntl(0, F_GETFL) | O_NONBLOCK);
