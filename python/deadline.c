@@ -8,6 +8,7 @@
  */
 #include "python/deadline.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
@@ -49,6 +50,32 @@ on_raise(PyObject *self, PyObject *args)
 static PyMethodDef on_raise_def = { "forebay_request_timeout", on_raise,
                                     METH_VARARGS, NULL };
 
+/* faulthandler's handler leaves another errno behind, in whatever it came. */
+static void (*dump)(int signo);
+
+static void
+on_trace(int signo)
+{
+    int saved = errno;
+
+    dump(signo);
+    errno = saved;
+}
+
+static int
+wrap_dump(void)
+{
+    struct sigaction action;
+
+    if (sigaction(SIGNAL_TRACE, NULL, &action) != 0) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    dump = action.sa_handler;
+    action.sa_handler = on_trace;
+    return sigaction(SIGNAL_TRACE, &action, NULL);
+}
+
 static int
 register_stack(int trace_fd)
 {
@@ -61,7 +88,7 @@ register_stack(int trace_fd)
     }
     Py_XDECREF(module);
     Py_XDECREF(done);
-    return done != NULL ? 0 : -1;
+    return done != NULL ? wrap_dump() : -1;
 }
 
 static int
