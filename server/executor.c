@@ -243,7 +243,8 @@ pass_on_accepted(struct worker *w)
 static void
 accept_failed(struct worker *w, int error)
 {
-    if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {
+    if (error == EAGAIN || error == EINTR || error == ECONNABORTED ||
+        error == ENOTSOCK /* given up just now */) {
         return;
     }
     if (!atomic_load(&w->paused)) {
@@ -380,6 +381,22 @@ has_backlog(int fd)
     return poll(&p, 1, 0) == 1;
 }
 
+/* From now on the kernel refuses. Another thread may be about to accept there:
+ * the number must not become another file's, so something takes its place of
+ * which nothing ever comes. */
+static void
+give_up_listener(int fd)
+{
+    int nothing = eventfd(0, EFD_CLOEXEC);
+
+    if (nothing < 0 || dup3(nothing, fd, O_CLOEXEC) < 0) {
+        close(fd);
+    }
+    if (nothing >= 0) {
+        close(nothing);
+    }
+}
+
 /* The order to stop, once: take what already waits in the backlog (its clients
  * were told "connected"), bounded; then close what is idle. */
 static void
@@ -398,9 +415,8 @@ begin_stop(struct executor *x)
         while ((!atomic_load(&w->siblings) || clock_now_ns() < until) &&
                has_backlog(w->listen_fd[i]) && accept_one(x, i)) {
         }
-        close(w->listen_fd[i]); /* from now on the kernel refuses */
+        give_up_listener(w->listen_fd[i]);
     }
-    w->listen_count = 0;
     /* With siblings the queue is theirs; else nobody would look into it. */
     while (!atomic_load(&w->siblings) && adopt_one(x)) {
     }
