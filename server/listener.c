@@ -225,11 +225,16 @@ static int
 open_folder(struct binding *b, char *why, size_t size)
 {
     const char *slash = strrchr(b->path, '/');
-    size_t len = (size_t)(slash - b->path);
+    size_t len = slash != NULL ? (size_t)(slash - b->path) : 0;
 
-    snprintf(b->folder, sizeof(b->folder), "%.*s", len > 0 ? (int)len : 1,
-             len > 0 ? b->path : "/");
-    b->name = slash + 1;
+    if (slash == NULL) { /* in the working folder */
+        snprintf(b->folder, sizeof(b->folder), ".");
+        b->name = b->path;
+    } else {
+        snprintf(b->folder, sizeof(b->folder), "%.*s", len > 0 ? (int)len : 1,
+                 len > 0 ? b->path : "/");
+        b->name = slash + 1;
+    }
     b->dir_fd = open(b->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (b->dir_fd < 0 && errno == EACCES) {
         b->dir_fd = open(b->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -443,7 +448,7 @@ open_tcp_one(const struct sockaddr_storage *sa, socklen_t len,
     struct sockaddr_storage bound;
     socklen_t bound_len = sizeof(bound);
     char where[160];
-    int fd, moved, error, yes = 1;
+    int fd, moved, error, yes = 1, v6_only = !o->single;
 
     address_format((const struct sockaddr *)sa, len, where, sizeof(where));
     fd = socket(sa->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -457,7 +462,8 @@ open_tcp_one(const struct sockaddr_storage *sa, socklen_t len,
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) != 0 ||
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes)) != 0 ||
         (sa->ss_family == AF_INET6 &&
-         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof(yes)) != 0) ||
+         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) !=
+             0) ||
         bind(fd, (const struct sockaddr *)sa, len) != 0 ||
         listen(fd, (int)o->backlog) != 0 ||
         getsockname(fd, (struct sockaddr *)&bound, &bound_len) != 0) {
@@ -478,6 +484,23 @@ fail:
     return -error;
 }
 
+/* Of every address of this machine the socket that takes both families. */
+static void
+prefer_v6(struct sockaddr_storage *sa, socklen_t *len, int count)
+{
+    for (int i = 1; i < count; i++) {
+        if (sa[i].ss_family == AF_INET6 && sa[0].ss_family == AF_INET) {
+            struct sockaddr_storage other = sa[0];
+            socklen_t other_len = len[0];
+
+            sa[0] = sa[i];
+            len[0] = len[i];
+            sa[i] = other;
+            len[i] = other_len;
+        }
+    }
+}
+
 static int
 open_tcp(const struct address *a, const struct listener_options *o,
          struct listener *ret, unsigned max, char *why, size_t size)
@@ -491,7 +514,13 @@ open_tcp(const struct address *a, const struct listener_options *o,
     if (count < 0) {
         return -1;
     }
+    if (o->single && strcmp(a->host, "*") == 0) {
+        prefer_v6(sa, len, count);
+    }
     for (int i = 0; i < count; i++) {
+        if (opened == 1 && o->single) {
+            break;
+        }
         if (opened == max) {
             snprintf(why, size,
                      "%s: more addresses than the %u that are left "

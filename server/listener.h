@@ -19,6 +19,9 @@ struct listener_options {
     unsigned mode;  /* of a unix socket */
     unsigned owner; /* uid and gid; (unsigned)-1: unchanged */
     unsigned group;
+    bool single; /* one socket is all that can be served: of a name with several
+                    addresses the first that can be had; a v6 one takes v4
+                    connections as well, where the address allows */
 };
 
 struct listener {

@@ -27,7 +27,8 @@ listener_set_rights(const struct pool_settings *s, struct listener_options *o,
     *o = (struct listener_options){ .backlog = s->backlog,
                                     .mode = (unsigned)s->socket_mode,
                                     .owner = uid,
-                                    .group = gid };
+                                    .group = gid,
+                                    .single = s->command != NULL };
     return 0;
 }
 

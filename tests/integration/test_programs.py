@@ -2,11 +2,13 @@
 """Pools of external FastCGI programs (command = ...): the job of spawn-fcgi,
 with everything that a manager adds."""
 
+import errno
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -139,6 +141,26 @@ def test_its_environment_and_folder(pool, responder):
     p = pool(chdir="/", umask="0027", words=["--env", "TEST_SETTING=yes"])
     found = p.ask()
     assert found["setting"] == "yes" and found["cwd"] == "/"
+
+
+@pytest.mark.parametrize("every", ["*", ""])
+def test_its_one_socket(pool, every):
+    """An address that means several sockets is one for a program, which gets
+    no second one: nothing listens without a program."""
+    port = srv.free_port()
+    p = pool(listen="%s:%d" % (every, port), address=("127.0.0.1", port))
+    assert p.ask()["number"] == 1
+    with socket.socket(socket.AF_INET6) as s:
+        try:
+            s.bind(("::1", 0))
+        except OSError:
+            pytest.skip("no IPv6 here")
+    if every:
+        p.server.address = ("::1", port)
+        assert p.ask()["number"] >= 1
+    else:
+        with socket.socket(socket.AF_INET6) as s:
+            assert s.connect_ex(("::1", port)) == errno.ECONNREFUSED
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
