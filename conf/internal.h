@@ -57,8 +57,7 @@ void conf_table_release(const struct conf_table *t, void *base);
 /* 1 to 40 of [A-Za-z0-9_.-]? */
 bool conf_is_pool_name(const char *name);
 
-/* The row of a pool's setting by name or by letter, or NULL. */
-const struct setting *settings_find(const char *name);
+/* The row of a pool's setting by letter, or NULL. */
 const struct setting *settings_find_letter(char letter);
 
 /* The index'th word of "a|b|c", copied to out; NULL when there are fewer. */

@@ -226,6 +226,9 @@ int settings_parse_args(struct pool_settings *s, int argc, char **argv,
 /* The options part of --help, wrapped at 80 columns. */
 void settings_print_help(FILE *out);
 
+/* The row of a name ('-' and '_' are the same), or NULL. */
+const struct setting *settings_find(const char *name);
+
 /* The known name nearest to a wrong one, or NULL when nothing is near. */
 const char *settings_nearest(const char *name);
 

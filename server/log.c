@@ -38,6 +38,7 @@ static dev_t manager_dev;
 
 /* Where finished lines go in the manager; NULL is descriptor 2. */
 static struct log_output *output;
+static bool copied; /* to descriptor 2 as well */
 
 /* Held while lines go into the pipe to the manager. Up to PIPE_BUF bytes the
  * kernel keeps a write whole; longer ones it may take in pieces when the pipe
@@ -119,6 +120,12 @@ void
 log_set_output(struct log_output *out)
 {
     output = out;
+}
+
+void
+log_copy_to_stderr(bool on)
+{
+    copied = on;
 }
 
 struct log_output *
@@ -567,7 +574,8 @@ send_prefixed(struct log_output *out, char letter, const char *who,
     }
     if (out->write != NULL) {
         out->write(out, letter, l.data, l.len);
-    } else {
+    }
+    if (out->write == NULL || copied) {
         write_whole(STDERR_FILENO, l.data, l.len);
     }
     free(l.data);

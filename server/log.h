@@ -90,6 +90,10 @@ struct log_output {
 void log_set_output(struct log_output *out);
 struct log_output *log_get_output(void);
 
+/* From now on (or no longer) what goes to an output is written to descriptor 2
+ * as well: for somebody who looks on while a manager starts. */
+void log_copy_to_stderr(bool on);
+
 /* The output of a template or worker, one message or line, with time, level and
  * who ("main[123]") in front, to out (NULL as above). level is a letter, or 'A'
  * for what the application wrote itself. */

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
  * The program forebay: commands and their options. The manager lives in
- * manager.c, `forebay request` in request_client.c.
+ * manager.c, `forebay request` in request_client.c, `forebay spawn` in spawn.c.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "conf/config.h"
 #include "server/check.h"
 #include "server/ctl.h"
+#include "server/inherited.h"
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/manager.h"
 #include "server/program.h"
 #include "server/request_client.h"
+#include "server/spawn.h"
 #include "server/upgrade.h"
 #include "server/venv.h"
 
@@ -43,6 +43,10 @@ static const char usage[] =
     "that\n"
     "                                  runs\n"
     "  forebay request [options] URL   ask a FastCGI or SCGI server\n"
+    "  forebay spawn [options] -- PROGRAM\n"
+    "                                  start another FastCGI program; takes "
+    "the\n"
+    "                                  options of spawn-fcgi\n"
     "  forebay COMMAND --help          the options of a command\n"
     "  forebay --version\n"
     "\n"
@@ -135,40 +139,6 @@ print_help(int what)
     settings_print_help(stdout);
     if (what != RUN) {
         config_print_help(stdout);
-    }
-}
-
-/* Whoever opens these next must not get a descriptor that everybody takes for
- * a standard stream. */
-static void
-open_standard_streams(void)
-{
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDWR);
-    } while (fd >= 0 && fd <= 2);
-    if (fd > 2) {
-        close(fd);
-    }
-}
-
-/* Descriptors that a careless parent left open (mod_fcgid, h2o) end here: at
- * exec, or at once when nothing above 2 can be meant for us. */
-static void
-close_leaked(bool inherited)
-{
-    enum { CLOEXEC = 4 /* CLOSE_RANGE_CLOEXEC */ };
-
-    if (syscall(SYS_close_range, 3u, ~0u, inherited ? 0u : (unsigned)CLOEXEC) !=
-        0) {
-        for (int fd = 3; fd < 1024; fd++) {
-            if (inherited) {
-                close(fd);
-            } else {
-                fcntl(fd, F_SETFD, FD_CLOEXEC);
-            }
-        }
     }
 }
 
@@ -269,7 +239,7 @@ serve(struct pool_settings *s, const struct command *c)
     int code = MANAGER_EXIT_FAILED;
 
     upgrade_receive();
-    close_leaked(c->inherited);
+    inherited_close(c->inherited);
     if (config_of_pool(s, &config) != 0) {
         fprintf(stderr, "forebay: out of memory\n");
         return MANAGER_EXIT_FAILED;
@@ -325,7 +295,7 @@ config_command(const struct command *c)
         code = check_config(&config);
     } else {
         upgrade_receive();
-        close_leaked(false);
+        inherited_close(false);
         code = manager_run(&config, path, false);
     }
     config_release(&config);
@@ -384,10 +354,19 @@ int
 main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
     sigset_t none;
 
     upgrade_remember(argv);
-    open_standard_streams();
+    inherited_open_standard();
+    /* What it starts is to find the signals as they are. */
+    if (argc > 0 &&
+        strcmp(slash != NULL ? slash + 1 : argv[0], SPAWN_FCGI) == 0) {
+        return spawn_main(SPAWN_FCGI, argc, argv);
+    }
+    if (strcmp(command, "spawn") == 0) {
+        return spawn_main("forebay spawn", argc - 1, argv + 1);
+    }
     /* What the parent blocked stays blocked through exec; not here. */
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -19,6 +19,14 @@
 
 enum { PATIENCE_MS = 1000 };
 
+static void (*when_ready)(void);
+
+void
+notify_when_ready(void (*fn)(void))
+{
+    when_ready = fn;
+}
+
 void
 notify(const char *fmt, ...)
 {
@@ -31,6 +39,12 @@ notify(const char *fmt, ...)
     size_t len;
     int fd;
 
+    if (when_ready != NULL && strncmp(fmt, "READY=", 6) == 0) {
+        void (*fn)(void) = when_ready;
+
+        when_ready = NULL;
+        fn();
+    }
     if (path == NULL || (path[0] != '/' && path[0] != '@') ||
         strlen(path) >= sizeof(un.sun_path)) {
         return;

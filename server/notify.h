@@ -12,6 +12,10 @@
 /* "READY=1", "RELOADING=1\nMONOTONIC_USEC=...", "STOPPING=1", "STATUS=..." */
 void notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Also call this once, when "READY=1" is told: it was started by somebody who
+ * waits for that. */
+void notify_when_ready(void (*fn)(void));
+
 /* "RELOADING=1" with the time stamp that Type=notify-reload needs. */
 void notify_reloading(void);
 

@@ -265,7 +265,7 @@ check_took(const struct privileges *p, char *why, size_t size)
 }
 
 int
-privileges_drop(const struct privileges *p, char *why, size_t size)
+privileges_change(const struct privileges *p, char *why, size_t size)
 {
     const char *what = NULL;
 
@@ -287,8 +287,17 @@ privileges_drop(const struct privileges *p, char *why, size_t size)
                  errno == EAGAIN ? " (its limit of processes is reached)" : "");
         return -1;
     }
-    if (check_took(p, why, size) != 0) {
+    return check_took(p, why, size);
+}
+
+int
+privileges_drop(const struct privileges *p, char *why, size_t size)
+{
+    if (privileges_change(p, why, size) != 0) {
         return -1;
+    }
+    if (!p->change) {
+        return 0;
     }
     if (setenv("HOME", p->home, 1) != 0 || setenv("USER", p->user, 1) != 0 ||
         setenv("LOGNAME", p->user, 1) != 0) {

@@ -31,8 +31,10 @@ int privileges_uid(const char *user, uid_t *ret, char *why, size_t size);
 int privileges_gid(const char *group, gid_t *ret, char *why, size_t size);
 
 /* setgroups, setresgid, setresuid, and check that all three took and that root
- * cannot be taken back. Any failure is an error; the caller must end. Sets
- * HOME, USER and LOGNAME of the process. */
+ * cannot be taken back. Any failure is an error; the caller must end. */
+int privileges_change(const struct privileges *p, char *why, size_t size);
+
+/* The same, and set HOME, USER and LOGNAME of the process. */
 int privileges_drop(const struct privileges *p, char *why, size_t size);
 
 #endif

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * See spawn.h. Does each thing once and ends: no log, no loop, nothing that
+ * stays. What the program finds (descriptors, environment, signals, session,
+ * rights) is what spawn-fcgi gives it; tests/integration/test_spawn.py holds
+ * the two side by side. What the parent blocked, ignores or left open is left
+ * so on purpose.
+ */
+#include "server/spawn.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "server/listener.h"
+#include "server/log.h"
+#include "server/spawn_options.h"
+#include "server/spawn_pool.h"
+
+enum {
+    EXIT_USAGE = 255, /* all mistakes and failures before the first program */
+    SETTLE_MS = 100,  /* a program that ends within this could not serve */
+};
+
+struct spawn {
+    const char *name;
+    struct spawn_options o;
+    struct spawn_rights rights;
+    struct listener socket;
+    int pid_fd;  /* of -P; -1: none */
+    int null_fd; /* for 1 and 2 of the program: there may be no /dev in -c */
+};
+
+static int
+fail(const struct spawn *s, const char *fmt, ...)
+{
+    va_list args;
+
+    fprintf(stderr, "%s: ", s->name);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return -1;
+}
+
+static void
+print_usage(const char *name)
+{
+    printf(
+        "usage: %s [options] -- PROGRAM [ARGUMENT ...]\n"
+        "\n"
+        "Open a socket and start a FastCGI program on it.\n"
+        "\n"
+        "  -s PATH     listen on a unix socket\n"
+        "  -M MODE     its mode, in octal (0660 without the bits of the "
+        "umask)\n"
+        "  -p PORT     listen on a TCP port\n"
+        "  -a ADDRESS  of this IPv4 or IPv6 address (0.0.0.0)\n"
+        "  -b NUMBER   connections that may wait to be accepted (1024)\n"
+        "  -d DIR      working folder of the program\n"
+        "  -F NUMBER   start the program this many times (1)\n"
+        "  -C NUMBER   PHP_FCGI_CHILDREN for the program; php-cgi then makes\n"
+        "              that many processes itself\n"
+        "  -P FILE     write the numbers of the processes to this file\n"
+        "  -n          do not fork: become the program\n"
+        "  -f COMMAND  a line for /bin/sh instead of PROGRAM\n"
+        "  -v          the version\n"
+        "  -h, -?      this text\n"
+        "\n"
+        "For root:\n"
+        "  -u USER     run the program as this user, by name or number\n"
+        "  -g GROUP    and in this group (the user's own)\n"
+        "  -U USER     owner of the unix socket (as -u)\n"
+        "  -G GROUP    group of the unix socket (that of -U, else as -g)\n"
+        "  -c DIR      make this folder the root of the file system; -s and "
+        "-d\n"
+        "              are inside of it\n"
+        "  -S          but make the socket before that, outside\n"
+        "\n"
+        "  --supervise stay and start programs anew when they end. -P is then\n"
+        "              the process that supervises; with -n it stays in the\n"
+        "              foreground. Settings of a pool are options as well, "
+        "such\n"
+        "              as --log, --control, --max-worker-memory: see\n"
+        "              forebay-spawn(1) and forebay.conf(5).\n",
+        name);
+}
+
+/* -- the socket -------------------------------------------------------------
+ */
+
+static int
+socket_address(const struct spawn *s, struct address *ret)
+{
+    const struct spawn_options *o = &s->o;
+    struct in6_addr ignored;
+    size_t len;
+
+    *ret = (struct address){ .fd = -1 };
+    if (o->path != NULL) {
+        len = strlen(o->path);
+        if (len == 0 || len >= sizeof(ret->un.sun_path)) {
+            return fail(s,
+                        "-s: the path of a unix socket has 1 to %zu bytes, not "
+                        "%zu",
+                        sizeof(ret->un.sun_path) - 1, len);
+        }
+        ret->kind = ADDRESS_UNIX;
+        ret->un.sun_family = AF_UNIX;
+        memcpy(ret->un.sun_path, o->path, len + 1);
+        snprintf(ret->text, sizeof(ret->text), "%s", o->path);
+        return 0;
+    }
+    ret->kind = ADDRESS_TCP;
+    snprintf(ret->host, sizeof(ret->host), "%s",
+             o->address != NULL ? o->address : "0.0.0.0");
+    snprintf(ret->port, sizeof(ret->port), "%d", o->port);
+    snprintf(ret->text, sizeof(ret->text), "%s port %s", ret->host, ret->port);
+    if (inet_pton(AF_INET, ret->host, &ignored) != 1 &&
+        inet_pton(AF_INET6, ret->host, &ignored) != 1) {
+        return fail(s, "-a: \"%s\" is no IPv4 or IPv6 address", o->address);
+    }
+    return 0;
+}
+
+static int
+open_socket(struct spawn *s)
+{
+    const struct listener_options options = {
+        .backlog = (unsigned)s->o.backlog,
+        .mode = (unsigned)s->o.mode,
+        .owner = s->rights.socket_uid,
+        .group = s->rights.socket_gid,
+        .single = true,
+    };
+    struct address a;
+    char why[512];
+
+    if (socket_address(s, &a) != 0) {
+        return -1;
+    }
+    if (listener_open(&a, &options, &s->socket, 1, why, sizeof(why)) != 1) {
+        return fail(s, "%s", why);
+    }
+    /* Programs accept on a socket that blocks. */
+    if (fcntl(s->socket.fd, F_SETFL,
+              fcntl(s->socket.fd, F_GETFL) & ~O_NONBLOCK) < 0) {
+        return fail(s, "the socket: %s", strerror(errno));
+    }
+    return 0;
+}
+
+/* -- the file of -P ---------------------------------------------------------
+ */
+
+/* Before the root changes. It is emptied at once: what it says of an earlier
+ * run must not stay when this one fails. Links are followed only to a file that
+ * is there. */
+static int
+open_pidfile(struct spawn *s)
+{
+    const char *path = s->o.pidfile;
+    struct stat st;
+
+    s->pid_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (s->pid_fd >= 0) {
+        return 0;
+    }
+    if (errno == EEXIST) {
+        s->pid_fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    if (s->pid_fd < 0 && errno != ENXIO && errno != EISDIR) {
+        return fail(s, "-P: %s cannot be opened: %s", path, strerror(errno));
+    }
+    if (s->pid_fd < 0 || fstat(s->pid_fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return fail(s, "-P: %s exists and is no file", path);
+    }
+    if (ftruncate(s->pid_fd, 0) != 0) {
+        return fail(s, "-P: %s: %s", path, strerror(errno));
+    }
+    return 0;
+}
+
+static void
+note_pid(const struct spawn *s, pid_t pid, bool first)
+{
+    char text[32];
+    int len;
+
+    if (s->pid_fd < 0) {
+        return;
+    }
+    len = snprintf(text, sizeof(text), "%s%ld", first ? "" : "\n", (long)pid);
+    if (write(s->pid_fd, text, (size_t)len) != len) {
+        fail(s, "-P: %s cannot be written: %s; the program runs", s->o.pidfile,
+             strerror(errno));
+    }
+}
+
+/* -- rights -----------------------------------------------------------------
+ */
+
+static int
+change_root(const struct spawn *s)
+{
+    const char *root = s->rights.root ? s->o.root : NULL;
+
+    if (root != NULL && (chroot(root) != 0 || chdir("/") != 0)) {
+        return fail(s, "-c: %s cannot be made the root folder: %s", root,
+                    strerror(errno));
+    }
+    return 0;
+}
+
+/* Everything that takes root, in the order in which it still can be done. */
+static int
+prepare(struct spawn *s)
+{
+    const struct spawn_options *o = &s->o;
+    bool early = o->socket_first || o->root == NULL || !s->rights.root;
+    char why[512];
+
+    s->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (s->null_fd < 0) {
+        return fail(s, "/dev/null: %s", strerror(errno));
+    }
+    if (o->pidfile != NULL && !o->stay && open_pidfile(s) != 0) {
+        return -1;
+    }
+    if ((early && open_socket(s) != 0) || change_root(s) != 0 ||
+        (!early && open_socket(s) != 0)) {
+        return -1;
+    }
+    if (privileges_change(&s->rights.user, why, sizeof(why)) != 0) {
+        return fail(s, "%s", why);
+    }
+    if (o->folder != NULL && chdir(o->folder) != 0) {
+        return fail(s, "-d: %s cannot be the working folder: %s", o->folder,
+                    strerror(errno));
+    }
+    return 0;
+}
+
+/* -- programs ---------------------------------------------------------------
+ */
+
+/* Only returns when it cannot be run, with errno. */
+static void
+become_program(const struct spawn *s)
+{
+    char *line;
+
+    dup2(s->socket.fd, STDIN_FILENO);
+    if (s->o.program != NULL) {
+        execv(s->o.program[0], s->o.program);
+    } else if (asprintf(&line, "exec %s", s->o.shell) >= 0) {
+        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
+        free(line);
+    }
+}
+
+static const char *
+program_name(const struct spawn *s)
+{
+    return s->o.program != NULL ? s->o.program[0] : "/bin/sh";
+}
+
+/* In the child; what became of execv goes to said. */
+static void
+start_program(const struct spawn *s, int said)
+{
+    int error;
+
+    setsid();
+    dup2(s->null_fd, STDOUT_FILENO);
+    dup2(s->null_fd, STDERR_FILENO);
+    become_program(s);
+    error = errno;
+    (void)!write(said, &error, sizeof(error));
+    _exit(error);
+}
+
+/* Has it ended within SETTLE_MS? Its status is in *ret then. */
+static bool
+ended_at_once(pid_t pid, int *ret)
+{
+    struct pollfd wait = { .fd = (int)syscall(SYS_pidfd_open, pid, 0),
+                           .events = POLLIN };
+
+    while (poll(&wait, 1, SETTLE_MS) < 0 && errno == EINTR) {
+    }
+    if (wait.fd >= 0) {
+        close(wait.fd);
+    }
+    return waitpid(pid, ret, WNOHANG) == pid;
+}
+
+/* Of one that could not serve: a sentence, and the exit code. */
+static int
+tell_end(const struct spawn *s, int error, int status)
+{
+    if (error != 0) {
+        fail(s, "%s cannot be run: %s", program_name(s), strerror(error));
+        return error;
+    }
+    if (WIFSIGNALED(status)) {
+        fail(s, "%s was ended at once by signal %d", program_name(s),
+             WTERMSIG(status));
+        return 1;
+    }
+    fail(s, "%s ended at once with exit code %d", program_name(s),
+         WEXITSTATUS(status));
+    return WEXITSTATUS(status);
+}
+
+/* Start it once. 0, or the exit code. */
+static int
+spawn_one(const struct spawn *s, bool *first)
+{
+    int said[2], error = 0, status = 0;
+    pid_t pid;
+
+    fflush(stdout);
+    pid = pipe2(said, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0) {
+        start_program(s, said[1]);
+    }
+    if (pid < 0) {
+        fail(s, "no process for %s: %s", program_name(s), strerror(errno));
+        return EXIT_USAGE;
+    }
+    close(said[1]);
+    /* It closes at exec. */
+    if (read(said[0], &error, sizeof(error)) != sizeof(error)) {
+        error = 0;
+    }
+    close(said[0]);
+    if (ended_at_once(pid, &status)) {
+        return tell_end(s, error, status);
+    }
+    /* Scripts read this line. */
+    printf("spawn-fcgi: child spawned successfully: PID: %ld\n", (long)pid);
+    note_pid(s, pid, *first);
+    *first = false;
+    return 0;
+}
+
+static int
+spawn_programs(struct spawn *s)
+{
+    bool first = true;
+    int code = 0, one;
+
+    if (s->o.php_children >= 0) {
+        char number[16];
+
+        snprintf(number, sizeof(number), "%d", s->o.php_children);
+        setenv("PHP_FCGI_CHILDREN", number, 1);
+    }
+    if (s->o.stay) {
+        become_program(s);
+        one = errno;
+        fail(s, "%s cannot be run: %s", program_name(s), strerror(one));
+        return one;
+    }
+    for (int i = 0; i < s->o.children; i++) {
+        one = spawn_one(s, &first);
+        code = one != 0 ? one : code;
+    }
+    return code;
+}
+
+/* -- command line -----------------------------------------------------------
+ */
+
+/* What no single option can tell. */
+static int
+check_options(const struct spawn *s)
+{
+    const struct spawn_options *o = &s->o;
+    bool inherited = o->supervise && listener_is_listening(STDIN_FILENO);
+    bool named = false;
+
+    for (int i = 1; i < o->more_count; i++) {
+        named = named || strncmp(o->more[i], "--listen=", 9) == 0;
+    }
+    if (o->program == NULL && (o->shell == NULL || o->shell[0] == '\0')) {
+        return fail(s, "there is no program to start; it stands behind --");
+    }
+    if (o->path != NULL && o->port != 0) {
+        return fail(s, "-s and -p cannot be given together: a program gets "
+                       "one socket");
+    }
+    if (o->path == NULL && o->port == 0 && !inherited && !named) {
+        return fail(s, "there is nothing to listen on; give -s PATH or -p "
+                       "PORT");
+    }
+    /* What a set-user-ID bit would let anybody start as root. */
+    if (getuid() != geteuid() || getgid() != getegid()) {
+        return fail(s, "this program has a set-user-ID or set-group-ID bit, "
+                       "which would give root to everybody; take it away "
+                       "(chmod ug-s)");
+    }
+    return 0;
+}
+
+static int
+run(struct spawn *s)
+{
+    char why[512];
+
+    if (s->o.mode < 0) {
+        mode_t mask = umask(0);
+
+        umask(mask);
+        s->o.mode = (int)(0660 & ~mask);
+    }
+    if (check_options(s) != 0) {
+        return EXIT_USAGE;
+    }
+    if (spawn_rights_find(&s->o, &s->rights, why, sizeof(why)) != 0) {
+        fail(s, "%s", why);
+        return EXIT_USAGE;
+    }
+    if (s->rights.unheard[0] != '\0' && !s->o.supervise) {
+        fail(s, "-%s is for root; it is not heeded", s->rights.unheard);
+    }
+    if (s->o.supervise) {
+        return spawn_pool(s->name, &s->o, &s->rights);
+    }
+    /* Errors come back as sentences. */
+    log_set_level(LOG_LEVEL_ERROR);
+    return prepare(s) == 0 ? spawn_programs(s) : EXIT_USAGE;
+}
+
+int
+spawn_main(const char *name, int argc, char **argv)
+{
+    struct spawn s = { .name = name, .pid_fd = -1, .null_fd = -1 };
+    char why[256];
+    int code = 0;
+
+    switch (spawn_options_read(argc, argv, &s.o, why, sizeof(why))) {
+    case SPAWN_READ:
+        if (s.o.help || argc == 1) {
+            print_usage(name);
+            code = s.o.help ? 0 : EXIT_USAGE;
+        } else if (s.o.version) {
+            printf("%s (forebay %s)\n", name, FOREBAY_VERSION);
+        } else {
+            code = run(&s);
+        }
+        break;
+    case SPAWN_UNKNOWN:
+        fail(&s, "%s", why);
+        print_usage(name);
+        /* spawn-fcgi ends so; scripts may have got used to it. */
+        code = strcmp(name, SPAWN_FCGI) == 0 ? 0 : EXIT_USAGE;
+        break;
+    case SPAWN_BAD:
+        fail(&s, "%s", why);
+        code = EXIT_USAGE;
+        break;
+    }
+    spawn_options_release(&s.o);
+    return code;
+}
