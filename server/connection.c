@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -182,8 +183,20 @@ run(struct executor *x, struct connection *c)
     return after_answer(x, c, r.ended, keep);
 }
 
+/* Bytes that wait in the socket. */
+static uint64_t
+waiting_bytes(int fd)
+{
+    int n;
+
+    return ioctl(fd, FIONREAD, &n) == 0 && n > 0 ? (uint64_t)n : 0;
+}
+
 /* Enough of the body is here to occupy a thread with the request. Bytes still
- * undecoded in x->read count: the application then reads them from there. */
+ * undecoded in x->read count: the application then reads them from there; so do
+ * those that wait behind a first, small read: they are read straight into the
+ * application's memory (with the headers of their records, which is near
+ * enough). */
 static bool
 may_run(const struct executor *x, const struct connection *c)
 {
@@ -196,6 +209,9 @@ may_run(const struct executor *x, const struct connection *c)
     }
     if (r->content_length > 0 && (uint64_t)r->content_length < want) {
         want = (uint64_t)r->content_length;
+    }
+    if (have < want && x->full && x->end == EXECUTOR_HEAD_BYTES) {
+        have += waiting_bytes(c->fd);
     }
     return have >= want;
 }
@@ -270,8 +286,7 @@ on_event(struct executor *x, struct connection *c, enum decode_event event)
         /* With everything at hand the body is read in place. The end of the
          * body may stand in the buffer as well: look before running, so that
          * END_REQUEST can go out with the answer. */
-        if (x->pos < x->end &&
-            (c->request->content_length <= 0 || !may_run(x, c))) {
+        if (x->pos < x->end && c->request->content_length <= 0) {
             return NEXT_WAIT;
         }
         return may_run(x, c) ? run(x, c) : NEXT_WAIT;
@@ -425,6 +440,16 @@ peer_left(struct executor *x, struct connection *c)
     close_connection(x, c);
 }
 
+/* With threads a body is read before the GIL is taken, to take it only once.
+ * Without, it is left in the socket until the application says where to. */
+static size_t
+read_size(const struct executor *x, const struct connection *c)
+{
+    return c->phase == CONN_HEAD && x->worker->settings->threads == 1
+               ? EXECUTOR_HEAD_BYTES
+               : sizeof(x->read);
+}
+
 void
 connection_serve(struct executor *x, struct connection *c)
 {
@@ -432,7 +457,8 @@ connection_serve(struct executor *x, struct connection *c)
     bool yielded = false;
 
     for (;;) {
-        ssize_t n = recv(c->fd, x->read, sizeof(x->read), 0);
+        size_t size = read_size(x, c);
+        ssize_t n = recv(c->fd, x->read, size, 0);
         enum next next;
         bool again;
 
@@ -457,6 +483,7 @@ connection_serve(struct executor *x, struct connection *c)
         }
         x->pos = 0;
         x->end = (size_t)n;
+        x->full = (size_t)n == size;
         next = advance(x, c);
         if (next == NEXT_CLOSE) {
             close_connection(x, c);
@@ -466,7 +493,7 @@ connection_serve(struct executor *x, struct connection *c)
          * After a full one, or a hang-up, there is none; read on. But a peer
          * that sends one request after the other must not keep this thread
          * from the others: after an answer it waits its turn. */
-        again = (size_t)n == sizeof(x->read) || c->hangup;
+        again = x->full || c->hangup;
         if (next == NEXT_WAIT && (!again || x->answered != answered) &&
             park(x, c, again)) {
             return;

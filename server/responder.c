@@ -27,6 +27,7 @@ enum {
     KEEP_BYTES = 1024 * 1024, /* of a body, read while an answer is written */
     DIRECT_BYTES = 1024,      /* reads from this size on go past x->read */
     SCATTER_RECORDS = 8,      /* expected in one such read */
+    SCATTER_TAIL = 24,        /* behind the body: padding, the end of STDIN */
     ERRORS_BYTES = 1 << 18,   /* FCGI_STDERR between two writes of an answer */
     LOOK_MS = 200,            /* between two looks at a peer that we write to */
     SEND_IOV = 64,            /* iovecs of one sendmsg */
@@ -166,14 +167,41 @@ body_take(struct wsgi_io *io, size_t n)
 }
 
 /* One read of body bytes straight into the application's memory. Behind the
- * rest of the current record more records of the same size are expected: their
- * headers are read into head, their contents where they belong. */
+ * rest of the current record more records of the same size are expected, the
+ * last one with what is left: their headers are read into head, their contents
+ * where they belong. Where the body ends a little more is read, so that its end
+ * is known when the answer is written. */
 struct scatter {
-    struct iovec iov[2 * SCATTER_RECORDS + 1];
+    struct iovec iov[2 * SCATTER_RECORDS + 2];
     char head[SCATTER_RECORDS][FCGI_HEADER_LEN];
-    char expected[FCGI_HEADER_LEN];
-    int count; /* even ones are body, odd ones headers */
+    char expected[SCATTER_RECORDS][FCGI_HEADER_LEN];
+    char tail[SCATTER_TAIL];
+    size_t total;
+    int count; /* even ones are body, odd ones headers, or the tail */
+    int records;
 };
+
+static void
+scatter_add(struct scatter *s, void *data, size_t len)
+{
+    s->iov[s->count++] = (struct iovec){ data, len };
+    s->total += len;
+}
+
+/* The header and up to len bytes of one more record of at most record bytes. */
+static void
+scatter_record(struct scatter *s, const char *header, size_t record,
+               uint64_t left, char *out, size_t len)
+{
+    size_t content = record < left ? record : (size_t)left;
+    char *expected = s->expected[s->records];
+
+    memcpy(expected, header, FCGI_HEADER_LEN);
+    expected[4] = (char)(content >> 8);
+    expected[5] = (char)content;
+    scatter_add(s, s->head[s->records++], FCGI_HEADER_LEN);
+    scatter_add(s, out, len);
+}
 
 /* What was guessed wrongly has to fit into x->read. count stays 0 when nothing
  * can be read that way. */
@@ -181,9 +209,10 @@ static void
 scatter_fill(struct scatter *s, const struct responder *r, char *out,
              size_t len)
 {
+    char header[FCGI_HEADER_LEN];
     size_t at = decoder_direct(&r->c->decoder, r->request);
-    size_t record = decoder_expect(&r->c->decoder, r->request, s->expected);
-    size_t room = sizeof(r->x->read);
+    size_t record = decoder_expect(&r->c->decoder, r->request, header);
+    size_t room = sizeof(r->x->read) - SCATTER_TAIL;
     uint64_t left = UINT64_MAX;
 
     if (r->request->content_length >= 0) {
@@ -194,25 +223,24 @@ scatter_fill(struct scatter *s, const struct responder *r, char *out,
     if (at == 0 && record == 0) {
         return;
     }
-    s->iov[0] = (struct iovec){ out, at };
-    s->count = 1;
-    while (record > 0 && at < len && s->count < 2 * SCATTER_RECORDS) {
+    scatter_add(s, out, at);
+    while (record > 0 && at < len && s->records < SCATTER_RECORDS) {
         size_t n = record < len - at ? record : len - at;
 
         if (n + FCGI_HEADER_LEN > room) {
             return;
         }
-        s->iov[s->count] =
-            (struct iovec){ s->head[s->count / 2], FCGI_HEADER_LEN };
-        s->iov[s->count + 1] = (struct iovec){ out + at, n };
-        s->count += 2;
+        scatter_record(s, header, record, left - at, out + at, n);
         room -= n + FCGI_HEADER_LEN;
         at += n;
     }
+    if (at == left) {
+        scatter_add(s, s->tail, sizeof(s->tail));
+    }
 }
 
-/* The guess was wrong from piece i on: n bytes go to where they would have been
- * read without it. */
+/* The guess was wrong from piece i on, or this is the tail: n bytes go to where
+ * they would have been read without it. */
 static void
 scatter_undo(const struct scatter *s, struct executor *x, int i, size_t n)
 {
@@ -240,7 +268,8 @@ scatter_take(const struct scatter *s, struct responder *r, size_t n)
         if (i % 2 == 0) {
             decoder_skip(d, r->request, part);
             body += part;
-        } else if (memcmp(s->iov[i].iov_base, s->expected, part) == 0) {
+        } else if (i / 2 < s->records &&
+                   memcmp(s->head[i / 2], s->expected[i / 2], part) == 0) {
             decoder_feed(d, s->iov[i].iov_base, part, &used);
         } else {
             scatter_undo(s, r->x, i, n);
@@ -258,8 +287,11 @@ static ssize_t
 read_more(struct responder *r, char *out, size_t len)
 {
     struct executor *x = r->x;
-    struct scatter s = { .count = 0 };
+    struct scatter s;
     ssize_t n;
+
+    s.count = s.records = 0;
+    s.total = 0;
 
     if (worker_is_forked_child()) {
         return fail(r, -ECONNRESET);
@@ -270,8 +302,10 @@ read_more(struct responder *r, char *out, size_t len)
     }
     if (s.count > 0) {
         n = readv(r->c->fd, s.iov, s.count);
+        x->full = n == (ssize_t)s.total;
     } else {
         n = recv(r->c->fd, x->read, sizeof(x->read), 0);
+        x->full = n == (ssize_t)sizeof(x->read);
     }
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? -errno

@@ -2,6 +2,7 @@
 """The number of system calls of a request, counted by strace: what the design
 promises for a new and for a kept connection, and not one more."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -141,6 +142,24 @@ def kept_connection(server, count):
             assert peer.answer(keep=True).text == "hello"
 
 
+UPLOAD = bytes(range(256)) * 256
+DIGEST = "65536 %s 65536" % hashlib.sha256(UPLOAD).hexdigest()
+
+
+def kept_upload(size):
+    """64 KB in records of size bytes, as front ends cut them."""
+    params = fcgi.params_for("/", "POST", body=UPLOAD,
+                             extra={"TEST_CASE": "digest"})
+    request = fcgi.encode(params, UPLOAD, flags=fcgi.KEEP_CONN, size=size)
+
+    def use(server, count):
+        with server.peer() as peer:
+            for _ in range(count):
+                peer.send(request)
+                assert peer.answer(keep=True).text == DIGEST
+    return use
+
+
 @pytest.mark.parametrize("use", [fcgi_connections, scgi_connections])
 def test_new_connection(serve, tmp_path, use):
     counts = traced(serve, tmp_path, use)
@@ -153,6 +172,16 @@ def test_kept_connection(serve, tmp_path):
     counts = traced(serve, tmp_path, kept_connection)
     check(counts, [(("epoll_wait", "epoll_pwait"), 1), (READS, 1),
                    (WRITES, 1)])
+
+
+@pytest.mark.parametrize("size", [32768, 65528])
+def test_kept_upload(serve, tmp_path, size):
+    """A read for the head, a look at how much waits behind it, and a read of
+    the body where the application wants it, with the end of the stream: the
+    answer and END_REQUEST are one write."""
+    counts = traced(serve, tmp_path, kept_upload(size), body_buffer=None)
+    check(counts, [(("epoll_wait", "epoll_pwait"), 1), (READS, 2),
+                   ("ioctl", 1), (WRITES, 1)])
 
 
 def test_an_idle_worker_makes_none(serve, tmp_path):
