@@ -211,8 +211,9 @@ set_limits(const struct pool_settings *s, char *why, size_t size)
     return 0;
 }
 
-/* With a user named, root's capabilities are nobody's in this pool: not by a
- * setuid program either. */
+/* With a user named, root's capabilities are nobody's in this pool. Not where
+ * programs with a set-user-ID bit are wanted (no_new_privs = no): sudo and
+ * sendmail need them. */
 static void
 drop_capabilities(void)
 {
@@ -251,7 +252,7 @@ template_args_confine(const struct pool_settings *s, char *why, size_t size)
     if (s->chroot != NULL && (chroot(s->chroot) != 0 || chdir("/") != 0)) {
         return failed("chroot", s->chroot, why, size);
     }
-    if (s->user != NULL && geteuid() == 0) {
+    if (s->user != NULL && s->no_new_privs && geteuid() == 0) {
         drop_capabilities();
     }
     if (privileges_drop(&p, why, size) != 0) {
