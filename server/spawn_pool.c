@@ -118,25 +118,43 @@ give_name(struct build *b, const struct spawn_options *o)
                        &ignored);
 }
 
-/* -s as the manager sees it, which stays outside of -c. */
-static void
-give_path(struct build *b, const struct spawn_options *o)
+/* path from the root, of which settings want to know; owned by the caller.
+ * NULL: b has failed. */
+static char *
+absolute(struct build *b, const char *path)
 {
-    const char *root = o->root != NULL && !o->socket_first ? o->root : "";
-    char *here = getcwd(NULL, 0);
+    char *here = path[0] == '/' ? strdup("") : getcwd(NULL, 0);
+    char *whole = NULL;
 
-    if (here == NULL) {
-        b->failed = true;
+    if (here == NULL ||
+        asprintf(&whole, "%s%s%s", here, path[0] == '/' ? "" : "/", path) < 0) {
         snprintf(b->err.text, sizeof(b->err.text), "the working folder: %s",
                  strerror(errno));
-    } else if (root[0] != '\0') {
-        give(b, "listen", "unix:%s%s%s/%s", root[0] == '/' ? "" : here,
-             root[0] == '/' ? "" : "/", root, o->path);
-    } else {
-        give(b, "listen", "unix:%s%s%s", o->path[0] == '/' ? "" : here,
-             o->path[0] == '/' ? "" : "/", o->path);
+        b->failed = true;
+        whole = NULL;
     }
     free(here);
+    return whole;
+}
+
+/* -c, and -s as the manager sees it, which stays outside. */
+static void
+give_paths(struct build *b, const struct spawn_options *o)
+{
+    char *root = o->root != NULL ? absolute(b, o->root) : NULL;
+    bool inside = root != NULL && !o->socket_first;
+    char *path = o->path != NULL && !inside ? absolute(b, o->path) : NULL;
+
+    if (path != NULL) {
+        give(b, "listen", "unix:%s", path);
+    } else if (o->path != NULL && root != NULL) {
+        give(b, "listen", "unix:%s/%s", root, o->path);
+    }
+    if (root != NULL) {
+        give(b, "chroot", "%s", root);
+    }
+    free(root);
+    free(path);
 }
 
 static void
@@ -145,9 +163,8 @@ give_listener(struct build *b, const struct spawn_options *o,
 {
     const char *host = o->address != NULL ? o->address : "0.0.0.0";
 
-    if (o->path != NULL) {
-        give_path(b, o);
-    } else if (o->port != 0) {
+    give_paths(b, o);
+    if (o->port != 0) {
         give(b, "listen", strchr(host, ':') != NULL ? "[%s]:%d" : "%s:%d", host,
              o->port);
     }
@@ -205,9 +222,6 @@ build_settings(struct build *b, const struct spawn_options *o,
     }
     if (o->folder != NULL) {
         give(b, "chdir", "%s", o->folder);
-    }
-    if (o->root != NULL) {
-        give(b, "chroot", "%s", o->root);
     }
     if (o->user != NULL) {
         give(b, "user", "%s", o->user);
