@@ -392,6 +392,22 @@ cgi_split_path(const struct cgi_path_input *in, const char *mount,
     return finish(in, scratch, ret_path_info);
 }
 
+size_t
+cgi_host_length(const char *name, size_t len)
+{
+    size_t n = len;
+
+    while (n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9') {
+        n--;
+    }
+    if (n < 2 || name[n - 1] != ':') {
+        return len;
+    }
+    n--;
+    /* "::1" without brackets is an address, and has no port. */
+    return memchr(name, ':', n) == NULL || name[n - 1] == ']' ? n : len;
+}
+
 static bool
 same_word(struct cgi_text text, const char *word)
 {

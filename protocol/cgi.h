@@ -72,6 +72,11 @@ enum cgi_path_result cgi_split_path(const struct cgi_path_input *in,
                                     struct cgi_text *ret_script_name,
                                     struct cgi_text *ret_path_info);
 
+/* How much of SERVER_NAME is the host: HAProxy sends the header Host there,
+ * with its port, but RFC 3875, section 4.1.14 has host names and addresses only
+ * (an IPv6 address in brackets). Never 0 unless len is. */
+size_t cgi_host_length(const char *name, size_t len);
+
 /* "https" when HTTPS is on or 1 (any case), else REQUEST_SCHEME being https. */
 bool cgi_is_https(struct cgi_text https, struct cgi_text scheme);
 

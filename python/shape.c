@@ -165,8 +165,12 @@ note_place(struct shape *shape, enum cgi_class class, int i)
 static int
 slot_set(struct shape *shape, struct slot *slot, const char *value, size_t len)
 {
-    PyObject *text = decode(value, len);
+    PyObject *text;
 
+    if (slot->class == CGI_SERVER_NAME) {
+        len = cgi_host_length(value, len);
+    }
+    text = decode(value, len);
     if (text == NULL) {
         return -1;
     }

@@ -381,6 +381,42 @@ test_https(void **state)
     }
 }
 
+/* RFC 3875, section 4.1.14: hostname | "[" IPv6address "]", without a port. */
+static void
+test_host_length(void **state)
+{
+    static const struct {
+        const char *name, *host;
+    } cases[] = {
+        { "www.example.org:8080", "www.example.org" },
+        { "www.example.org", "www.example.org" },
+        { "127.0.0.1:80", "127.0.0.1" },
+        { "127.0.0.1", "127.0.0.1" },
+        { "[::1]:8080", "[::1]" },
+        { "[::1]", "[::1]" },
+        { "::1", "::1" },
+        { "fe80::1:2", "fe80::1:2" },
+        { "host:", "host" }, /* RFC 3986, section 3.2.3: port = *DIGIT */
+        { ":80", ":80" },
+        { "80", "80" },
+        { "host:80x", "host:80x" },
+        { "", "" },
+    };
+    size_t i;
+
+    (void)state;
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct guard g = { NULL, 0 };
+        struct cgi_text name = text_of(&g, cases[i].name);
+
+        assert_int_equal(cgi_host_length(name.data, name.len),
+                         strlen(cases[i].host));
+        if (g.map != NULL) {
+            guard_release(&g);
+        }
+    }
+}
+
 int
 main(void)
 {
@@ -392,6 +428,7 @@ main(void)
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_scratch_reused),
         cmocka_unit_test(test_https),
+        cmocka_unit_test(test_host_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
