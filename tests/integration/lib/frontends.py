@@ -52,6 +52,9 @@ class FrontEnd:
     cuts = False            # a broken-off answer without length is visible
     raw_slashes = False     # keeps // in the path
     spawns = False          # starts the application server itself
+    mount = ""              # where the application is
+
+    prefix = ()             # words in front of the command
 
     @classmethod
     def why_not(cls):
@@ -78,7 +81,7 @@ class FrontEnd:
     def command(self):
         raise NotImplementedError
 
-    def start(self):
+    def make_config(self):
         values = dict(RUN=self.run, ROOT=self.root, PORT=self.port, EXTRA="",
                       OPTIONS="", ID=self.id.partition("=")[2],
                       ASAN_OPTIONS=os.environ["ASAN_OPTIONS"])
@@ -92,18 +95,28 @@ class FrontEnd:
                           text)
         with open(self.config, "w") as f:
             f.write(text)
+
+    def environment(self):
         name, _, value = self.id.partition("=")
+        return dict(os.environ, **{name: value})
+
+    def connects(self):
+        """Does it listen?"""
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def start(self):
+        self.make_config()
         with open(os.path.join(self.run, "output"), "wb") as out:
             self.process = subprocess.Popen(
-                self.command(), cwd=self.run, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, env=dict(os.environ, **{name: value}))
+                list(self.prefix) + self.command(), cwd=self.run, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=out, env=self.environment())
 
         def connects():
             if self.process.poll() is not None:
                 raise AssertionError("%s ended:\n%s" % (
                     self.command(), self.log()))
-            with socket.socket() as s:
-                return s.connect_ex(("127.0.0.1", self.port)) == 0
+            return self.connects()
         try:
             wait_for(connects, lambda: "%s listens\n%s" % (
                 self.program, self.log()))
