@@ -29,6 +29,7 @@ static const char help[] =
     "  --keep                 keep connections (FCGI_KEEP_CONN)\n"
     "  -c, --connections N    at the same time (default 1)\n"
     "  -n, --requests N       in all (default 1000)\n"
+    "  --duration MS          begin none after so long (-n is a limit still)\n"
     "  --timeout MS           of one request (default 10000)\n"
     "  --uri URI              default /\n"
     "  --slow-uri URI         one more connection asks for this all the time;\n"
@@ -39,7 +40,8 @@ static const char help[] =
     "  --check-status N       default 200\n"
     "  --check-length BYTES   length of the answer's body\n"
     "  --check-prefix TEXT    what it begins with\n"
-    "  --check-echo           it is the request's body\n\n"
+    "  --check-echo           it is the request's body\n"
+    "  --check-file FILE      it is what the file holds\n\n"
     "Exit status: 0 when every answer was right, 1 when some were not, 2 when "
     "nothing\nwas measured.\n";
 
@@ -47,6 +49,7 @@ enum option_id {
     OPT_CONNECT = 256,
     OPT_PROTOCOL,
     OPT_KEEP,
+    OPT_DURATION,
     OPT_TIMEOUT,
     OPT_URI,
     OPT_SLOW_URI,
@@ -57,6 +60,7 @@ enum option_id {
     OPT_CHECK_LENGTH,
     OPT_CHECK_PREFIX,
     OPT_CHECK_ECHO,
+    OPT_CHECK_FILE,
 };
 
 static const struct option long_options[] = {
@@ -65,6 +69,7 @@ static const struct option long_options[] = {
     { "keep", no_argument, NULL, OPT_KEEP },
     { "connections", required_argument, NULL, 'c' },
     { "requests", required_argument, NULL, 'n' },
+    { "duration", required_argument, NULL, OPT_DURATION },
     { "timeout", required_argument, NULL, OPT_TIMEOUT },
     { "uri", required_argument, NULL, OPT_URI },
     { "slow-uri", required_argument, NULL, OPT_SLOW_URI },
@@ -75,6 +80,7 @@ static const struct option long_options[] = {
     { "check-length", required_argument, NULL, OPT_CHECK_LENGTH },
     { "check-prefix", required_argument, NULL, OPT_CHECK_PREFIX },
     { "check-echo", no_argument, NULL, OPT_CHECK_ECHO },
+    { "check-file", required_argument, NULL, OPT_CHECK_FILE },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
 };
@@ -125,6 +131,32 @@ add_param(struct load_options *o, const char *text)
     o->param[o->param_count++] = text;
 }
 
+/* The whole body is that of the file: its length is checked as well. */
+static void
+read_body(struct load_options *o, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *body = NULL;
+    size_t n = 0;
+    long len;
+
+    if (f == NULL || fseek(f, 0, SEEK_END) < 0 || (len = ftell(f)) < 0) {
+        refuse(strerror(errno), path);
+    }
+    rewind(f);
+    body = malloc((size_t)len + 1);
+    if (body != NULL) {
+        n = fread(body, 1, (size_t)len, f);
+    }
+    if (body == NULL || n != (size_t)len) {
+        refuse("cannot be read", path);
+    }
+    fclose(f);
+    free((char *)o->check_body);
+    o->check_body = body;
+    o->check_length = len;
+}
+
 static void
 take_check(struct load_options *o, int id, const char *value)
 {
@@ -140,6 +172,9 @@ take_check(struct load_options *o, int id, const char *value)
         break;
     case OPT_CHECK_ECHO:
         o->check_echo = true;
+        break;
+    case OPT_CHECK_FILE:
+        read_body(o, value);
         break;
     default: /* getopt has said what is wrong */
         exit(2);
@@ -164,6 +199,9 @@ take_option(struct load_options *o, int id, const char *value)
         break;
     case 'n':
         o->requests = number(value, 1, UINT64_C(100000000));
+        break;
+    case OPT_DURATION:
+        o->duration_ms = number(value, 1, 3600000);
         break;
     case OPT_TIMEOUT:
         o->timeout_ms = number(value, 1, 3600000);
@@ -211,6 +249,12 @@ percentile_us(const struct load_latencies *l, double part)
     return (double)l->ns[i < l->count ? i : l->count - 1] / 1000.0;
 }
 
+/* The parts, in percent, of which the whole distribution is printed. */
+static const double curve[] = {
+    0,  1,  5,  10, 20, 25, 30, 40, 50,   60,   66,
+    70, 75, 80, 85, 90, 95, 98, 99, 99.5, 99.9, 100
+};
+
 static void
 print_latencies(const char *name, struct load_latencies *l)
 {
@@ -218,9 +262,14 @@ print_latencies(const char *name, struct load_latencies *l)
         qsort(l->ns, l->count, sizeof(*l->ns), by_size);
     }
     printf(", \"%s\": {\"count\": %zu, \"p50\": %.1f, \"p90\": %.1f, "
-           "\"p99\": %.1f, \"max\": %.1f}",
+           "\"p99\": %.1f, \"max\": %.1f, \"curve\": [",
            name, l->count, percentile_us(l, 0.5), percentile_us(l, 0.9),
            percentile_us(l, 0.99), percentile_us(l, 1.0));
+    for (size_t i = 0; i < sizeof(curve) / sizeof(curve[0]); i++) {
+        printf("%s[%g, %.1f]", i > 0 ? ", " : "", curve[i],
+               percentile_us(l, curve[i] / 100));
+    }
+    printf("]}");
 }
 
 static void
@@ -230,9 +279,8 @@ print_report(const struct load_options *o, struct load_report *p)
     const char *comma = "";
 
     printf("{\"requests\": %llu, \"ok\": %llu, \"failed\": %llu",
-           (unsigned long long)o->requests,
-           (unsigned long long)p->result[LOAD_OK],
-           (unsigned long long)(o->requests - p->result[LOAD_OK]));
+           (unsigned long long)p->begun, (unsigned long long)p->result[LOAD_OK],
+           (unsigned long long)(p->begun - p->result[LOAD_OK]));
     printf(", \"failures\": {");
     for (int i = LOAD_OK + 1; i < LOAD_RESULTS; i++) {
         if (p->result[i] > 0) {
@@ -242,10 +290,11 @@ print_report(const struct load_options *o, struct load_report *p)
         }
     }
     printf("}, \"reconnects\": %llu, \"seconds\": %.6f, \"rps\": %.1f, "
-           "\"body_bytes\": %llu",
+           "\"body_bytes\": %llu, \"longest_gap_us\": %.1f",
            (unsigned long long)p->reconnects, seconds,
            (double)p->result[LOAD_OK] / seconds,
-           (unsigned long long)p->response_bytes);
+           (unsigned long long)p->response_bytes,
+           (double)p->longest_gap_ns / 1000.0);
     print_latencies("latency_us", &p->fast);
     if (o->slow_uri != NULL) {
         print_latencies("slow_us", &p->slow);
@@ -296,11 +345,12 @@ main(int argc, char **argv)
     raise_descriptors();
     if (load_run(&o, &report, why, sizeof(why)) == 0) {
         print_report(&o, &report);
-        rc = report.result[LOAD_OK] == o.requests ? 0 : 1;
+        rc = report.result[LOAD_OK] == report.begun ? 0 : 1;
     } else {
         fprintf(stderr, "forebay-load: %s\n", why);
     }
     free(report.fast.ns);
     free(report.slow.ns);
+    free((char *)o.check_body);
     return rc;
 }

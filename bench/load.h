@@ -36,8 +36,9 @@ struct load_options {
     enum load_protocol protocol;
     bool keep; /* ask for kept connections */
     unsigned connections;
-    uint64_t requests;
-    uint64_t timeout_ms; /* of one request */
+    uint64_t requests;    /* at most */
+    uint64_t duration_ms; /* begin none after so long; 0: no such limit */
+    uint64_t timeout_ms;  /* of one request */
     const char *uri;
     const char *slow_uri; /* one more connection asks for this; or NULL */
     const char *method;
@@ -48,6 +49,7 @@ struct load_options {
     int64_t check_length;     /* of the body; -1: as announced, if it was */
     const char *check_prefix; /* the body begins with it; or NULL */
     bool check_echo;          /* the body is the request's body */
+    const char *check_body;   /* the whole body, owned by main; or NULL */
 };
 
 /* Latencies in nanoseconds, of good answers, in the order they came. */
@@ -61,7 +63,9 @@ struct load_report {
     uint64_t result[LOAD_RESULTS]; /* how many requests ended so */
     uint64_t reconnects;     /* kept connections that the server had closed */
     uint64_t response_bytes; /* of the bodies of good answers */
+    uint64_t begun;          /* requests, all of which have ended */
     uint64_t elapsed_ns;
+    uint64_t longest_gap_ns; /* longest time without the end of a good one */
     struct load_latencies fast;
     struct load_latencies slow; /* of slow_uri */
     uint64_t slow_failed;

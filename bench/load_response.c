@@ -108,6 +108,13 @@ check_body(struct load_response *r, const char *data, size_t len)
             fail(r, LOAD_CONTENT);
         }
     }
+    if (r->options->check_body != NULL) {
+        n = (size_t)r->options->check_length;
+        if (at + len > n ||
+            memcmp(r->options->check_body + at, data, len) != 0) {
+            fail(r, LOAD_CONTENT);
+        }
+    }
     r->body_bytes += len;
 }
 

@@ -46,8 +46,11 @@ struct run {
     struct sockaddr_storage address;
     socklen_t address_len;
     int epoll_fd;
+    uint64_t limit; /* requests to begin; set to begun when time is up */
     uint64_t begun; /* requests, without those of the slow connection */
     uint64_t ended;
+    uint64_t stop_ns;      /* begin none after this */
+    uint64_t last_good_ns; /* when a good answer was whole */
     unsigned conn_count;
     struct conn *conn; /* owned */
     struct load_request fast, slow;
@@ -147,7 +150,7 @@ static void
 end_request(struct run *r, struct conn *c, enum load_result result)
 {
     struct load_report *report = r->report;
-    uint64_t took_ns = now_ns() - c->started_ns;
+    uint64_t now = now_ns(), took_ns = now - c->started_ns, gap_ns;
 
     c->busy = false;
     if (result != LOAD_OK) {
@@ -163,6 +166,11 @@ end_request(struct run *r, struct conn *c, enum load_result result)
         report->result[result]++;
         if (result == LOAD_OK) {
             report->response_bytes += c->response.body_bytes;
+            gap_ns = now - r->last_good_ns;
+            if (gap_ns > report->longest_gap_ns) {
+                report->longest_gap_ns = gap_ns;
+            }
+            r->last_good_ns = now;
             note_latency(&report->fast, took_ns);
         }
     }
@@ -285,11 +293,11 @@ begin_request(struct run *r, struct conn *c)
 static void
 go_on(struct run *r, struct conn *c)
 {
-    while (!c->busy && !c->slow && r->begun < r->options->requests) {
+    while (!c->busy && !c->slow && r->begun < r->limit) {
         r->begun++;
         begin_request(r, c);
     }
-    if (!c->busy && c->slow && r->ended < r->options->requests) {
+    if (!c->busy && c->slow && r->ended < r->limit) {
         begin_request(r, c);
     }
 }
@@ -349,21 +357,25 @@ static void
 serve(struct run *r)
 {
     struct epoll_event e[EVENTS];
-    uint64_t next_sweep_ns = now_ns() + SWEEP_MS * 1000000u;
+    uint64_t now = now_ns(), next_sweep_ns = now + SWEEP_MS * 1000000u;
     int n;
 
     for (unsigned i = 0; i < r->conn_count; i++) {
         go_on(r, &r->conn[i]);
     }
-    while (r->ended < r->options->requests) {
+    while (r->ended < r->limit) {
         n = epoll_wait(r->epoll_fd, e, EVENTS, SWEEP_MS);
+        now = now_ns();
+        if (now > r->stop_ns && r->limit > r->begun) {
+            r->limit = r->begun;
+        }
         for (int i = 0; i < n; i++) {
             handle(r, e[i].data.ptr, e[i].events);
             go_on(r, e[i].data.ptr);
         }
-        if (n == 0 || now_ns() > next_sweep_ns) {
+        if (n == 0 || now > next_sweep_ns) {
             sweep(r);
-            next_sweep_ns = now_ns() + SWEEP_MS * 1000000u;
+            next_sweep_ns = now + SWEEP_MS * 1000000u;
         }
     }
 }
@@ -412,8 +424,12 @@ load_run(const struct load_options *o, struct load_report *ret, char *why,
         }
     }
     if (rc == 0) {
-        began_ns = now_ns();
+        began_ns = r.last_good_ns = now_ns();
+        r.limit = o->requests;
+        r.stop_ns = o->duration_ms > 0 ? began_ns + o->duration_ms * 1000000u
+                                       : UINT64_MAX;
         serve(&r);
+        ret->begun = r.begun;
         ret->elapsed_ns = now_ns() - began_ns;
     }
     for (unsigned i = 0; r.conn != NULL && i < r.conn_count; i++) {
