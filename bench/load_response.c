@@ -27,7 +27,9 @@ load_response_begin(struct load_response *r, const struct load_options *o,
     r->options = o;
     r->request = q;
     r->result = LOAD_OK;
-    r->done = r->closes = r->any = r->head_done = false;
+    r->done = r->closes = r->any = r->head_done = r->chunked = false;
+    r->chunk = CHUNK_SIZE;
+    r->chunk_left = 0;
     r->status = 0;
     r->announced = -1;
     r->body_bytes = 0;
@@ -59,6 +61,9 @@ take_line(struct load_response *r, const char *line, size_t len)
         r->announced = strtoll(value, NULL, 10);
     } else if ((value = header_value(line, len, "Connection")) != NULL) {
         r->closes = strncasecmp(value, "close", 5) == 0;
+    } else if (r->options->protocol == LOAD_HTTP &&
+               (value = header_value(line, len, "Transfer-Encoding")) != NULL) {
+        r->chunked = strncasecmp(value, "chunked", 7) == 0;
     }
 }
 
@@ -144,7 +149,83 @@ finish(struct load_response *r)
     }
 }
 
-/* Bytes of the CGI or HTTP response, without any framing. */
+/* The next digit of a chunk's size, or the end of the line. */
+static void
+chunk_size(struct load_response *r, char c)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = c != '\0' ? strchr(digits, c | 0x20) : NULL;
+
+    if (r->chunk == CHUNK_SIZE && at != NULL && c != '\r' && c != '\n') {
+        r->chunk_left = r->chunk_left * 16 + (uint64_t)(at - digits);
+        if (r->chunk_left > INT64_MAX / 16) {
+            fail(r, LOAD_PROTOCOL);
+        }
+    } else if (c == '\n') {
+        r->chunk = r->chunk_left > 0 ? CHUNK_DATA : CHUNK_TRAILER;
+    } else if (c == ';' || c == '\r' || r->chunk == CHUNK_EXTENSION) {
+        r->chunk = CHUNK_EXTENSION;
+    } else {
+        fail(r, LOAD_PROTOCOL);
+    }
+}
+
+/* A byte that is no data of a chunk. */
+static void
+chunk_byte(struct load_response *r, char c)
+{
+    switch (r->chunk) {
+    case CHUNK_SIZE:
+    case CHUNK_EXTENSION:
+        chunk_size(r, c);
+        break;
+    case CHUNK_DATA_END:
+        if (c == '\n') {
+            r->chunk = CHUNK_SIZE;
+        } else if (c != '\r') {
+            fail(r, LOAD_PROTOCOL);
+        }
+        break;
+    case CHUNK_TRAILER:
+        if (c == '\n') {
+            finish(r);
+        } else if (c != '\r') {
+            r->chunk = CHUNK_TRAILER_LINE;
+        }
+        break;
+    case CHUNK_TRAILER_LINE:
+        if (c == '\n') {
+            r->chunk = CHUNK_TRAILER;
+        }
+        break;
+    case CHUNK_DATA:
+        break;
+    }
+}
+
+static void
+take_chunks(struct load_response *r, const char *data, size_t len)
+{
+    size_t n;
+
+    while (len > 0 && !r->done) {
+        n = 1;
+        if (r->chunk == CHUNK_DATA) {
+            n = r->chunk_left < len ? (size_t)r->chunk_left : len;
+            check_body(r, data, n);
+            r->chunk_left -= n;
+            if (r->chunk_left == 0) {
+                r->chunk = CHUNK_DATA_END;
+            }
+        } else {
+            chunk_byte(r, *data);
+        }
+        data += n;
+        len -= n;
+    }
+}
+
+/* Bytes of the CGI or HTTP response, without any framing of FastCGI. */
 static void
 take_content(struct load_response *r, const char *data, size_t len)
 {
@@ -167,7 +248,9 @@ take_content(struct load_response *r, const char *data, size_t len)
         data += used - before;
         len -= used - before;
     }
-    if (len > 0) {
+    if (r->chunked) {
+        take_chunks(r, data, len);
+    } else if (len > 0) {
         check_body(r, data, len);
     }
 }
@@ -282,9 +365,9 @@ load_response_feed(struct load_response *r, const char *data, size_t len)
 void
 load_response_eof(struct load_response *r)
 {
-    bool ended_by_close =
-        r->options->protocol == LOAD_SCGI ||
-        (r->options->protocol == LOAD_HTTP && r->head_done && r->announced < 0);
+    bool ended_by_close = r->options->protocol == LOAD_SCGI ||
+                          (r->options->protocol == LOAD_HTTP && r->head_done &&
+                           r->announced < 0 && !r->chunked);
 
     if (r->done) {
         return;

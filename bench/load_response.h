@@ -11,6 +11,16 @@
 
 enum { LOAD_HEAD_MAX = 4096 };
 
+/* What comes next of a chunked body (RFC 9112, 7.1). */
+enum load_chunk {
+    CHUNK_SIZE,      /* digits, maybe an extension, to the end of the line */
+    CHUNK_EXTENSION, /* what is left of that line */
+    CHUNK_DATA,
+    CHUNK_DATA_END,     /* the line end behind the data */
+    CHUNK_TRAILER,      /* a line of the trailer, so far empty */
+    CHUNK_TRAILER_LINE, /* a line of the trailer */
+};
+
 struct load_response {
     const struct load_options *options; /* borrowed */
     const struct load_request *request; /* borrowed */
@@ -19,6 +29,9 @@ struct load_response {
     bool closes; /* HTTP: the server will not keep the connection */
     bool any;    /* at least one byte has come */
     bool head_done;
+    bool chunked; /* HTTP: Transfer-Encoding */
+    enum load_chunk chunk;
+    uint64_t chunk_left; /* bytes of the current chunk, or its size so far */
     unsigned status;
     int64_t announced; /* Content-Length, or -1 */
     uint64_t body_bytes;

@@ -34,7 +34,9 @@ def load(setup, address, options, accept_failures=False):
 
 
 def difference_us(before, after):
-    return sum(after[p] - before.get(p, 0) for p in after) / 1000
+    """Of all processes together: what one that has ended had run is in the
+    time of its parent, which waited for it."""
+    return max(sum(after.values()) - sum(before.values()), 0) / 1000
 
 
 def run_once(setup, contender, requests, accept_failures):

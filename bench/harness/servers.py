@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Servers that are measured: each listens on a unix socket of its own."""
+"""Servers that are measured: start, wait, look at, stop."""
 import contextlib
 import os
 import shutil
@@ -27,13 +27,16 @@ class Server:
 
     def __init__(self, name, argv, sockets, folder, env=None):
         self.name = name
+        self.argv = argv
+        self.started_at = time.monotonic()
         self.sockets = sockets
         self.log_path = os.path.join(folder, name + ".log")
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd=folder, env={**os.environ, **(env or {}),
-                                 "PYTHONDONTWRITEBYTECODE": "1"})
+                cwd=folder, umask=0,
+                env={**os.environ, **(env or {}),
+                     "PYTHONDONTWRITEBYTECODE": "1"})
 
     def log(self):
         with open(self.log_path, errors="replace") as f:
@@ -56,7 +59,13 @@ class Server:
         return proc.tree_run_ns(self.process.pid)
 
     def pss_kb(self):
-        return sum(proc.pss_kb(p) for p in proc.tree(self.process.pid))
+        return self.memory_kb()[0]
+
+    def memory_kb(self):
+        return proc.tree_memory_kb(self.process.pid)
+
+    def pids(self):
+        return proc.tree(self.process.pid)
 
     def stop(self):
         ours = proc.tree(self.process.pid)
@@ -129,59 +138,3 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
-
-
-# Debian's fastcgi_params, with the path in PATH_INFO.
-NGINX_PARAMS = """
-    fastcgi_param QUERY_STRING $query_string;
-    fastcgi_param REQUEST_METHOD $request_method;
-    fastcgi_param CONTENT_TYPE $content_type;
-    fastcgi_param CONTENT_LENGTH $content_length;
-    fastcgi_param SCRIPT_NAME "";
-    fastcgi_param PATH_INFO $fastcgi_script_name;
-    fastcgi_param REQUEST_URI $request_uri;
-    fastcgi_param DOCUMENT_URI $document_uri;
-    fastcgi_param DOCUMENT_ROOT $document_root;
-    fastcgi_param SERVER_PROTOCOL $server_protocol;
-    fastcgi_param REQUEST_SCHEME $scheme;
-    fastcgi_param GATEWAY_INTERFACE CGI/1.1;
-    fastcgi_param SERVER_SOFTWARE nginx/$nginx_version;
-    fastcgi_param REMOTE_ADDR $remote_addr;
-    fastcgi_param REMOTE_PORT $remote_port;
-    fastcgi_param SERVER_ADDR $server_addr;
-    fastcgi_param SERVER_PORT $server_port;
-    fastcgi_param SERVER_NAME $server_name;
-    fastcgi_param REDIRECT_STATUS 200;
-"""
-
-
-def nginx(name, setup, backends):
-    """One nginx in front of several servers, {label: (server, kept)}: the
-    address of each is sockets[label]."""
-    program = find("nginx", "nginx-light")
-    text = ["user root;" if os.geteuid() == 0 else "",
-            "worker_processes 2; pid %s.pid; error_log stderr;" % name,
-            "events { worker_connections 4096; }", "http {",
-            "access_log off; sendfile on; keepalive_requests 1000000000;",
-            "types { } default_type application/octet-stream;"]
-    for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"):
-        text.append("%s_temp_path %s/%s-%s;" % (kind, setup.folder, name,
-                                                kind))
-    text.append(NGINX_PARAMS)
-    sockets = {}
-    for number, (label, (server, kept)) in enumerate(backends.items()):
-        port = free_port()
-        sockets[label] = "127.0.0.1:%d" % port
-        text.append("upstream b%d { server %s; %s }" % (
-            number, server.sockets["fcgi"], "keepalive 64;" if kept else ""))
-        text.append(
-            "server { listen 127.0.0.1:%d backlog=4096; "
-            "location /internal/ { internal; alias %s/; } "
-            "location / { fastcgi_pass b%d; fastcgi_keep_conn %s; } }" % (
-                port, setup.folder, number, "on" if kept else "off"))
-    text.append("}")
-    path = os.path.join(setup.folder, name + ".conf")
-    with open(path, "w") as f:
-        f.write("\n".join(text))
-    return Server(name, [program, "-p", setup.folder, "-c", path,
-                         "-g", "daemon off;"], sockets, setup.folder)

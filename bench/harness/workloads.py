@@ -4,7 +4,8 @@ bars: at least). The first number of a bar is what the server was built to, the
 second the goal after tuning; None: no bar."""
 import contextlib
 
-from . import servers
+from . import frontends, servers
+from .frontends import Backend
 from .measure import Contender, load, rounds, summary
 
 HELLO = ("--check-length", 14, "--check-prefix", "Hello, world!")
@@ -125,9 +126,10 @@ def behind_nginx(setup, requests):
     options = ["-c", 32, "--keep", "--protocol", "http", *HELLO]
     with started(servers.forebay("forebay", setup, "hello"),
                  servers.uwsgi("uwsgi", setup, "hello")) as (ours, theirs):
-        front = servers.nginx("nginx", setup, {
-            "kept": (ours, True), "new": (ours, False),
-            "uwsgi": (theirs, False)})
+        front = frontends.nginx("nginx", setup, {
+            "kept": Backend(ours.sockets["fcgi"], kept=True),
+            "new": Backend(ours.sockets["fcgi"]),
+            "uwsgi": Backend(theirs.sockets["fcgi"])})
         with started(front):
             return compare(setup, [
                 Contender("nginx (kept) + forebay", ours,
@@ -184,8 +186,9 @@ def accel(setup, requests):
     http = ["-c", 4, "--keep", "--protocol", "http", *PICTURE]
     with started(servers.forebay("forebay", setup, "picture"),
                  servers.uwsgi("uwsgi", setup, "picture")) as (ours, theirs):
-        front = servers.nginx("nginx", setup, {
-            "kept": (ours, True), "uwsgi": (theirs, False)})
+        front = frontends.nginx("nginx", setup, {
+            "kept": Backend(ours.sockets["fcgi"], kept=True),
+            "uwsgi": Backend(theirs.sockets["fcgi"])})
         with started(front):
             return compare(setup, [
                 direct("forebay, redirect, kept", ours,
@@ -225,7 +228,8 @@ def mix(setup, requests):
     options = [*HELLO, "--slow-uri", "/slow"]
     with started(servers.forebay("forebay", setup, "sleeping"),
                  servers.uwsgi("uwsgi", setup, "sleeping")) as (ours, theirs):
-        front = servers.nginx("nginx", setup, {"kept": (ours, True)})
+        front = frontends.nginx("nginx", setup, {
+            "kept": Backend(ours.sockets["fcgi"], kept=True)})
         with started(front):
             return compare(setup, [
                 direct("forebay, kept", ours, options, keep=True, clients=15,
