@@ -128,15 +128,15 @@ def threads_or_processes(view):
         return []
     found = []
     a, b = prefork["rps"], threaded["rps"]
-    names = "threads (%s)" % threaded["label"], "processes (%s)" % \
-        prefork["label"]
+    names = ("Threads (%s)" % threaded["label"],
+             "processes (%s)" % prefork["label"])
     waits = waiting_part(view, prefork)
     if same(prefork, threaded):
         found.append("%s and %s answer equally fast here." % (
-            names[0].capitalize(), names[1]))
+            names[0], names[1]))
     elif b < a:
         text = "%s cost you %s of the rate here" % (
-            names[0].capitalize(), percent(1 - b / a))
+            names[0], percent(1 - b / a))
         extra = threaded["cpu_us"] - prefork["cpu_us"]
         if extra > SAME * prefork["cpu_us"]:
             text += (" because they pass Python's lock to each other: %.0f "
@@ -149,7 +149,7 @@ def threads_or_processes(view):
         found.append(text + ".")
     else:
         text = "%s answer %s as much as %s" % (
-            names[0].capitalize(), times(b / a), names[1])
+            names[0], times(b / a), names[1])
         if waits is not None and waits > WAITS:
             text += (" because a request waits for %s of its time, and %d "
                      "requests can wait at once instead of %d" % (

@@ -51,11 +51,12 @@ CGI_PARAMS = (
 
 
 def nginx_params(module):
-    """Of FastCGI, SCGI and uwsgi alike. SCGI wants CONTENT_LENGTH first, and
-    nginx sees to that itself."""
+    """Of FastCGI, SCGI and uwsgi alike. In SCGI, CONTENT_LENGTH is the first
+    one, and there once: nginx sends it by itself."""
     # $fastcgi_script_name is the decoded path, whatever the module.
     lines = ["%s_param %s %s;" % (module, name, value)
-             for name, value in CGI_PARAMS]
+             for name, value in CGI_PARAMS
+             if module != "scgi" or name != "CONTENT_LENGTH"]
     if module == "scgi":
         lines.append("scgi_param SCGI 1;")
     return " ".join(lines)

@@ -34,10 +34,12 @@ def first_answer_ms(setup, server, address, protocol, app, generate,
         if server.process.poll() is not None:
             raise Failed("%s ended with %s:\n%s" % (
                 server.name, server.process.returncode, server.log()))
-        if now > deadline:
-            raise Failed("%s: no good answer within %d s: %s\n%s" % (
-                server.name, seconds, found.get("example", ""),
-                server.log()))
+        # Another status may be that of a server that is not ready yet.
+        wrong = {"content", "length"} & set(found["failures"])
+        if now > deadline or wrong:
+            raise Failed("%s: %s" % (
+                "it answers wrongly" if wrong else "no good answer within "
+                "%d s" % seconds, found["example"].replace("\r\n", " | ")))
         time.sleep(0.005)
 
 

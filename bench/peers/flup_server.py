@@ -3,7 +3,6 @@
 that is compared, served by flup."""
 import importlib
 import os
-import socket
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(
