@@ -423,6 +423,10 @@ begin_stop(struct executor *x)
     conntable_each_parked(&w->conns, expire_one, x);
     executor_deadline(w, conntable_next_deadline(&w->conns));
     executor_stop(w);
+    /* A thread of ours may have been woken, instead of a sibling, for what came
+     * into the queue just before we left it. One that is put back wakes another
+     * worker, which then finds the rest. */
+    adopt_one(x);
 }
 
 static void

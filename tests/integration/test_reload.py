@@ -249,6 +249,20 @@ def test_idle_kept_connections_survive(versions):
             client.close()
 
 
+def test_one_idle_kept_connection_survives(versions):
+    """A single one: nothing that comes after it wakes the workers again, if the
+    wake-up for it went to one that was about to end."""
+    s = versions()
+    for _ in range(12):
+        client = Direct(s.server.address, keep=True)
+        try:
+            client()
+            s.reload()
+            client()
+        finally:
+            client.close()
+
+
 def test_half_a_request_survives(versions):
     """Its head came before the reload, the rest behind it: whoever has it
     answers."""
