@@ -12,11 +12,14 @@ import tempfile
 import uuid
 
 from . import fcgi, proc
+from .reach import reachable
 from .wait import FACTOR, TIMEOUT, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-APPS = os.path.join(TOP, "tests", "apps")
+_OPEN_TOP, _BUILD = reachable(TOP, os.path.abspath(os.environ.get(
+    "FOREBAY_BUILD", os.path.join(TOP, "build", "release"))))
+APPS = os.path.join(_OPEN_TOP, "tests", "apps")
 
 # CPython is not built with the sanitizers: what it holds at the end is no leak.
 # faulthandler brings a signal stack of its own, which ASan would take for its
@@ -35,8 +38,7 @@ NEVER = re.compile(
 
 
 def build_dir():
-    return os.path.abspath(os.environ.get(
-        "FOREBAY_BUILD", os.path.join(TOP, "build", "release")))
+    return _BUILD
 
 
 def sanitized():
