@@ -47,8 +47,8 @@ class Ctl:
     def raw(self, data, end=False):
         """The answer to these bytes."""
         with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.path)  # waits for a place in the backlog
             s.settimeout(TIMEOUT)
-            s.connect(self.path)
             s.sendall(data)
             if end:
                 s.shutdown(socket.SHUT_WR)
