@@ -122,7 +122,7 @@ executor_open(struct worker *w)
     atomic_init(&w->lookout_asleep, 0);
     atomic_init(&w->next_sweep_ns, UINT64_MAX);
     w->told_ns = 0;
-    w->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    atomic_init(&w->spare_fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->epoll_fd < 0 || w->wake_fd < 0) {
@@ -216,17 +216,19 @@ resume_accepting(struct worker *w)
     }
 }
 
-/* Without a free descriptor a connection can still be passed on: the one that
- * is kept for this is closed for a moment. Else the wake-up of one process per
- * connection would be lost on us, and idle siblings would not hear of it. */
+/* We were woken for what waits there, one process per connection: idle siblings
+ * would not hear of it. Without a free descriptor it can be passed on all the
+ * same: the one that is kept for this is closed for a moment. */
 static void
 pass_on_accepted(struct worker *w)
 {
-    if (w->spare_fd < 0 || w->queue_out < 0) {
-        return;
+    int spare = atomic_exchange(&w->spare_fd, -1);
+
+    if (spare < 0) {
+        return; /* another thread is at it */
     }
-    close(w->spare_fd);
-    for (unsigned i = 0; i < w->listen_count; i++) {
+    close(spare);
+    for (unsigned i = 0; i < w->listen_count && w->queue_out >= 0; i++) {
         int fd =
             accept4(w->listen_fd[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
@@ -235,7 +237,7 @@ pass_on_accepted(struct worker *w)
             close(fd);
         }
     }
-    w->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    atomic_store(&w->spare_fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 /* Out of descriptors or memory: the listeners would stay readable and the loop
@@ -296,6 +298,9 @@ accept_one(struct executor *x, unsigned listener)
                       w->settings->max_connections);
         }
         pause_accepting(w);
+        if (w->settings->workers > 1) {
+            pass_on_accepted(w);
+        }
     }
     connection_serve(x, c);
     return true;

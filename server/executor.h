@@ -36,8 +36,8 @@ struct worker {
     int wake_fd; /* eventfd: readable for ever once the worker is stopping */
     int listen_fd[EXECUTOR_MAX_LISTENERS];
     unsigned listen_count;
-    int signal_fd;    /* readable when a handler of Python must run; -1 */
-    int spare_fd;     /* kept to have one when no other is left */
+    int signal_fd;        /* readable when a handler of Python must run; -1 */
+    _Atomic int spare_fd; /* kept to have one when no other is left */
     uint64_t told_ns; /* when it was last said that nothing can be accepted */
     enum decoder_kind kind;
     struct conntable conns;
