@@ -231,7 +231,7 @@ file_write(enum stream which, PyObject *arg)
         { 0, NULL },                                                           \
     };                                                                         \
     static PyType_Spec prefix##_spec = {                                       \
-        .name = type_name,                                                     \
+        .name = (type_name),                                                   \
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,                     \
         .slots = prefix##_slots,                                               \
     }

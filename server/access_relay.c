@@ -152,8 +152,9 @@ access_relay_open(uv_loop_t *loop, struct log_sink *sink, int *ret_fd)
 void
 access_relay_drain(void)
 {
-    while (sources != NULL) {
-        take(sources);
-        close_source(sources);
+    for (struct access_source *s = sources, *next; s != NULL; s = next) {
+        next = s->next;
+        take(s);
+        close_source(s);
     }
 }

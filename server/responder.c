@@ -484,7 +484,7 @@ send_all(struct responder *r, struct iovec *iov, int count, int flags)
             iov++;
             count--;
         }
-        if (n > 0) {
+        if (count > 0 && n > 0) {
             iov->iov_base = (char *)iov->iov_base + n;
             iov->iov_len -= (size_t)n;
         }
