@@ -780,7 +780,14 @@ on_signal(uv_signal_t *handle, int signo)
 
     switch (signo) {
     case SIGTERM:
-        stop_later(m);
+        if (m->inherited && m->ordered) {
+            /* mod_fcgid sends it each second; lighttpd sends it and goes, and
+             * the kernel says so by the same signal (follow_parent). Neither
+             * means that the request which runs is to be broken off. */
+            log_info("SIGTERM again: finishing what is left");
+        } else {
+            stop_later(m);
+        }
         break;
     case SIGINT:
         stop(m, MANAGER_EXIT_OK, "SIGINT");
