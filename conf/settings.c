@@ -637,6 +637,45 @@ finish_workers(struct pool_settings *s, struct conf_error *err)
                        err);
 }
 
+/* Slots for short requests, of those that there always are. */
+static int
+finish_reserve(const struct pool_settings *s, struct conf_error *err)
+{
+    unsigned least =
+        s->scaling == CONF_SCALING_STATIC ? s->workers : s->min_workers;
+    bool paths = s->short_paths.count > 0 || s->long_paths.count > 0;
+
+    if (s->reserved_slots == 0) {
+        return paths ? conf_fail_about(err, "reserved_slots",
+                                       "short_paths and long_paths say nothing "
+                                       "without reserved_slots")
+                     : 0;
+    }
+    if (!paths) {
+        return conf_fail_about(err, "reserved_slots",
+                               "reserved_slots needs short_paths or "
+                               "long_paths, which say what is short");
+    }
+    if (s->engine == CONF_ENGINE_LIBFCGI) {
+        return conf_fail_about(err, "reserved_slots",
+                               "reserved_slots needs engine epoll");
+    }
+    if (s->scaling == CONF_SCALING_ONDEMAND) {
+        return conf_fail_about(err, "reserved_slots",
+                               "with scaling ondemand no worker is kept for "
+                               "anything: reserved_slots needs static or "
+                               "dynamic");
+    }
+    if (s->reserved_slots >= least * s->threads) {
+        return conf_fail_about(
+            err, "reserved_slots",
+            "reserved_slots is %u, but there are %u threads when there is "
+            "nothing to do: at least one must be left for other requests",
+            s->reserved_slots, least * s->threads);
+    }
+    return 0;
+}
+
 static int
 finish_scaling(struct pool_settings *s, struct conf_error *err)
 {
@@ -650,6 +689,9 @@ finish_scaling(struct pool_settings *s, struct conf_error *err)
                                          s->max_spare, err) != 0) ||
         check_order("min_spare", s->min_spare, "max_workers", s->max_workers,
                     err) != 0) {
+        return -1;
+    }
+    if (finish_reserve(s, err) != 0) {
         return -1;
     }
     if (s->max_requests_jitter > 0 && s->max_requests == 0) {

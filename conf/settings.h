@@ -68,6 +68,9 @@ struct pool_settings {
     uint64_t max_worker_memory; /* 0: no limit */
     uint64_t max_worker_age;    /* 0: no limit */
     unsigned max_recycling;     /* workers being replaced at once */
+    unsigned reserved_slots;    /* threads of all workers, for short requests */
+    struct conf_list short_paths;
+    struct conf_list long_paths;
 
     char *user;
     char *group;

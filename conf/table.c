@@ -143,6 +143,21 @@ const struct setting settings_table[] = {
         "How many workers may be on their way of being replaced at once.",
         .min = 1, .max = 4096),
 
+    ROW(reserved_slots, SETTING_UINT, "0", "NUMBER",
+        "Threads, of all workers together, that are kept free for short "
+        "requests: others wait while only so many are free. Which are short "
+        "is said by short_paths or long_paths. 0: none.",
+        .min = 0, .max = 1000000),
+    ROW(short_paths, SETTING_LIST, NULL, "PATH",
+        "Requests for this path and those below it are short; then others are "
+        "not. May be given several times.",
+        .check = conf_check_url_path),
+    ROW(long_paths, SETTING_LIST, NULL, "PATH",
+        "Requests for this path and those below it are not short; without "
+        "short_paths all others are. The longest path decides. May be given "
+        "several times.",
+        .check = conf_check_url_path),
+
     /* Addresses */
     ROW(listen, SETTING_LIST, NULL, "ADDRESS",
         "Where to listen: unix:/path, /path, host:port, :port (this machine "

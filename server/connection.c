@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,6 +23,7 @@
 #include "server/log.h"
 #include "server/lookout.h"
 #include "server/pool_page.h"
+#include "server/reserve.h"
 #include "server/responder.h"
 
 /* Once our side is shut, input is dropped this long and this far (front ends
@@ -33,6 +35,7 @@ enum next {
     NEXT_READ, /* look at the socket again */
     NEXT_WAIT, /* everything is decoded: wait for the peer */
     NEXT_CLOSE,
+    NEXT_HELD, /* only reserved slots are left: it is reserve.h's now */
 };
 
 static const char *
@@ -110,6 +113,110 @@ show_begin(struct executor *x, const struct request *r, uint64_t now_ns)
     scoreboard_begin(x->score, method, method_len, uri, uri_len, now_ns);
 }
 
+/* -- slots kept for short requests (reserve.h) -------------------------------
+ */
+
+static enum next
+hold(struct executor *x, struct connection *c)
+{
+    x->pos = x->end = 0;
+    reserve_hold(x, c);
+    return NEXT_HELD;
+}
+
+/* It has waited for longer than queue_timeout. */
+static void
+refuse_late(struct request *r)
+{
+    r->refuse_status = 503;
+    snprintf(r->refuse_why, sizeof(r->refuse_why),
+             "a request has waited for longer than queue_timeout");
+}
+
+/* The bytes that were only looked at so far: from now on they are read. */
+static bool
+take_peeked(struct executor *x, struct connection *c)
+{
+    size_t n = c->peeked;
+
+    c->peeked = 0;
+    /* The same bytes to the same place. */
+    return recv(c->fd, x->read, n, 0) == (ssize_t)n;
+}
+
+/* An event of bytes that are still in the socket. A request that may not begin
+ * leaves them there, for whoever takes the connection. A head that is not
+ * complete does not: a sender of small pieces waits until they are read. */
+static enum next
+on_peeked(struct executor *x, struct connection *c, enum decode_event event)
+{
+    struct request *r = c->decoder.req;
+
+    if (event == DECODE_HEAD && r->refuse_status == 0 &&
+        !reserve_has_room(x->worker, r)) {
+        if (!reserve_is_late(x->worker, c)) {
+            decoder_clear(&c->decoder, c->decoder.kind);
+            c->peeked = 0;
+            return hold(x, c);
+        }
+        refuse_late(r);
+    }
+    return take_peeked(x, c) ? NEXT_WAIT : NEXT_CLOSE;
+}
+
+/* May the request run, which has been read? Else it waits here, what was read
+ * with it. */
+static enum next
+enter(struct executor *x, struct connection *c)
+{
+    struct request *r = c->request;
+
+    if (r->refuse_status == 0 && !reserve_enter(x, r)) {
+        if (!reserve_is_late(x->worker, c)) {
+            c->saved_len = x->end - x->pos;
+            c->saved = malloc(c->saved_len + 1);
+            if (c->saved == NULL) {
+                log_error("out of memory for a request that has to wait; "
+                          "connection closed");
+                return NEXT_CLOSE;
+            }
+            memcpy(c->saved, x->read + x->pos, c->saved_len);
+            return hold(x, c);
+        }
+        refuse_late(r);
+    }
+    c->held_ns = 0;
+    x->resumed = false;
+    return NEXT_WAIT;
+}
+
+/* As recv(), of a worker with reserved slots: the beginning of a request is
+ * only looked at. */
+static ssize_t
+peek(struct executor *x, struct connection *c, size_t size)
+{
+    bool begins = c->phase == CONN_HEAD && decoder_is_idle(&c->decoder);
+    ssize_t n = recv(c->fd, x->read, size, begins ? MSG_PEEK : 0);
+
+    c->peeked = begins && n > 0 ? (size_t)n : 0;
+    return n;
+}
+
+/* What enter() has put aside is read again. */
+static ssize_t
+restore(struct executor *x, struct connection *c)
+{
+    ssize_t n = (ssize_t)c->saved_len;
+
+    memcpy(x->read, c->saved, c->saved_len);
+    free(c->saved);
+    c->saved = NULL;
+    return n;
+}
+
+/* -- a request --------------------------------------------------------------
+ */
+
 /* A line about a request that was answered, or should have been. */
 static void
 note_access(const struct responder *r, const struct wsgi_outcome *outcome,
@@ -140,9 +247,19 @@ run(struct executor *x, struct connection *c)
     uint64_t begun_ns = clock_now_ns();
     bool keep, late;
 
+    if (x->worker->reserve != NULL) {
+        enum next next = enter(x, c);
+
+        if (next != NEXT_WAIT) {
+            return next;
+        }
+    }
     show_begin(x, request, begun_ns);
     lookout_begin(x->worker);
-    if (request->refuse_status != 0) {
+    if (request->refuse_status == 503) {
+        log_debug("%s: answered 503", request->refuse_why);
+        responder_answer(&r, x, c, 503);
+    } else if (request->refuse_status != 0) {
         log_warnx("%s: answered %d, not run", request->refuse_why,
                   request->refuse_status);
         responder_answer(&r, x, c, request->refuse_status);
@@ -158,6 +275,7 @@ run(struct executor *x, struct connection *c)
         note_access(&r, &outcome, begun_ns);
     }
     scoreboard_end(x->score, outcome.failed);
+    reserve_leave(x);
     x->answered++;
     if (outcome.exit_worker) {
         log_info("the application asked this worker to end (SystemExit)");
@@ -204,7 +322,8 @@ may_run(const struct executor *x, const struct connection *c)
     uint64_t want = x->worker->settings->body_buffer;
     uint64_t have = r->kept.len + (x->end - x->pos);
 
-    if (r->body_done || r->content_length == 0 || r->refuse_status != 0) {
+    if (r->body_done || r->content_length == 0 || r->refuse_status != 0 ||
+        x->resumed) {
         return true;
     }
     if (r->content_length > 0 && (uint64_t)r->content_length < want) {
@@ -322,6 +441,12 @@ advance(struct executor *x, struct connection *c)
         event =
             decoder_feed(&c->decoder, x->read + x->pos, x->end - x->pos, &used);
         x->pos += used;
+        if (c->peeked > 0) {
+            next = on_peeked(x, c, event);
+            if (next != NEXT_WAIT) {
+                return next;
+            }
+        }
         if (event == DECODE_MORE) {
             if (c->phase != CONN_BODY || !may_run(x, c)) {
                 return NEXT_WAIT;
@@ -458,7 +583,11 @@ connection_serve(struct executor *x, struct connection *c)
 
     for (;;) {
         size_t size = read_size(x, c);
-        ssize_t n = recv(c->fd, x->read, size, 0);
+        bool resumed = c->saved != NULL;
+        ssize_t n = resumed ? restore(x, c)
+                    : x->worker->reserve != NULL
+                        ? peek(x, c, size)
+                        : recv(c->fd, x->read, size, 0);
         enum next next;
         bool again;
 
@@ -477,14 +606,18 @@ connection_serve(struct executor *x, struct connection *c)
             }
             continue;
         }
-        if (n <= 0) {
+        if (n <= 0 && !resumed) {
             peer_left(x, c);
             return;
         }
         x->pos = 0;
         x->end = (size_t)n;
-        x->full = (size_t)n == size;
+        x->full = (size_t)n == size && !resumed;
+        x->resumed = resumed;
         next = advance(x, c);
+        if (next == NEXT_HELD) {
+            return;
+        }
         if (next == NEXT_CLOSE) {
             close_connection(x, c);
             return;

@@ -87,6 +87,9 @@ conntable_open(struct conntable *t, int fd, enum decoder_kind kind)
     c->lingered = 0;
     c->waits_since_ns = 0;
     c->request = NULL;
+    c->held_ns = 0;
+    c->peeked = 0;
+    c->saved = NULL;
     number =
         atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
     atomic_store_explicit(&c->ticket, ((number + 1) << OWNER_BITS) | CONN_OWNED,

@@ -57,7 +57,12 @@ struct connection {
     _Atomic uint64_t deadline_ns; /* while parked; the sweep reads it */
     size_t lingered;              /* bytes read and dropped in CONN_LINGER */
     struct connection *next_deferred; /* lookout.c */
-    struct request *request;          /* begun and not yet ended, or NULL */
+    struct connection *next_held;     /* reserve.c */
+    uint64_t held_ns;        /* since when it is held back (reserve.h); or 0 */
+    size_t peeked;           /* bytes decoded that are still in the socket */
+    char *saved;             /* while it is held back within a request: what */
+    size_t saved_len;        /* was read with it; or NULL */
+    struct request *request; /* begun and not yet ended, or NULL */
     struct decoder decoder;
 };
 

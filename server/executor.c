@@ -21,6 +21,7 @@
 #include "server/handover.h"
 #include "server/log.h"
 #include "server/lookout.h"
+#include "server/reserve.h"
 
 /* Events that are not a connection's: the low half of epoll_event.data. A
  * table index never gets that high (CONN_CHUNKS * CONN_PER_CHUNK). */
@@ -29,6 +30,7 @@ enum {
     EVENT_CHANNEL,
     EVENT_QUEUE,
     EVENT_SIGNAL,
+    EVENT_RESERVE,
     EVENT_LISTENER, /* the high half is the number of the listener */
 };
 
@@ -138,6 +140,13 @@ executor_open(struct worker *w)
     if (rc == 0 && w->signal_fd >= 0 && w->settings->threads == 1) {
         rc = watch(w->epoll_fd, w->signal_fd, EPOLLIN, EVENT_SIGNAL);
     }
+    if (rc == 0) {
+        rc = reserve_open(w);
+    }
+    if (rc == 0 && w->reserve != NULL) {
+        rc = watch(w->epoll_fd, reserve_timer(w->reserve), EPOLLIN,
+                   EVENT_RESERVE);
+    }
     return rc == 0 ? watch_listeners(w) : rc;
 }
 
@@ -158,6 +167,9 @@ executor_forked(struct worker *w)
     if (w->queue_in >= 0) {
         close(w->queue_in);
         close(w->queue_out);
+    }
+    if (w->reserve != NULL) {
+        close(reserve_timer(w->reserve));
     }
     close(w->channel);
     close(w->epoll_fd);
@@ -492,6 +504,9 @@ dispatch(struct executor *x, const struct epoll_event *ev)
         return;
     case EVENT_SIGNAL: /* came after the last look and before epoll_wait() */
         interp_check_signals_nogil();
+        return;
+    case EVENT_RESERVE:
+        reserve_tick(x);
         return;
     case EVENT_LISTENER:
         accept_one(x, (unsigned)(ev->data.u64 >> 32));

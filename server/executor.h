@@ -26,6 +26,7 @@
 enum { EXECUTOR_READ_BYTES = 72 * 1024, EXECUTOR_HEAD_BYTES = 8 * 1024 };
 
 struct access_log;
+struct reserve;
 
 /* What all threads of a worker share. */
 struct worker {
@@ -45,6 +46,7 @@ struct worker {
     int queue_in;  /* kept connections of other workers come here; -1: none */
     int queue_out; /* and ours go there */
     struct access_log *access; /* NULL: none */
+    struct reserve *reserve;   /* NULL: no slots are reserved */
     int trace_fd;          /* stacks of slow threads are read here; -1: none */
     _Atomic bool stopping; /* no new connections; end when none is left */
     _Atomic bool siblings; /* while stopping: others go on and take our kept
@@ -70,6 +72,8 @@ struct executor {
     size_t end;
     bool full; /* the last read of the connection brought as much as it could:
                   there may be more */
+    bool resumed; /* what it brought was put aside, with a request that has
+                     waited since (reserve.h) */
     unsigned long answered;     /* requests, since the start */
     uint64_t traced_ns;         /* request (its begin) whose stack was logged */
     _Atomic uint64_t raised_ns; /* request that was told to end */

@@ -217,6 +217,8 @@ tell_requests(struct generation *g, unsigned i)
         }
         atomic_store(&s->begun_ns, 0);
         atomic_store(&s->state, SCORE_FREE);
+        atomic_store(&s->ordinary, 0);
+        atomic_store(&s->held, 0);
     }
 }
 

@@ -22,6 +22,7 @@
 #include "server/connection.h"
 #include "server/log.h"
 #include "server/overtime.h"
+#include "server/reserve.h"
 
 enum {
     SLOW_TICK_MS = 4, /* while no request has been slow for SLOW_REST_MS */
@@ -191,6 +192,9 @@ stand_in(struct worker *w)
             tick(TICK_MS);
         }
         try_again(w, &deferred);
+        if (w->reserve != NULL) {
+            reserve_pass_on(w);
+        }
         overtime_check(w);
     }
     rearm(w, &deferred);

@@ -8,33 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "protocol/cgi.h"
 #include "protocol/response.h"
 #include "server/clock.h"
 #include "server/log.h"
+#include "server/request_path.h"
 
 enum { PAGE_MAX = 1024 * 1024 };
 
-static struct cgi_text
-param(const struct request *r, const char *name)
-{
-    struct cgi_text t;
-
-    t.data = request_param(r, name, &t.len);
-    return t;
-}
-
-/* The path that the application would see, mount and all. */
 static bool
 is_path(const struct request *r, const char *path)
 {
-    struct cgi_path_input in = {
-        .script_name = param(r, "SCRIPT_NAME"),
-        .path_info = param(r, "PATH_INFO"),
-        .document_uri = param(r, "DOCUMENT_URI"),
-        .request_uri = param(r, "REQUEST_URI"),
-    };
-    struct cgi_text script_name, path_info;
+    struct cgi_text found;
     struct buf scratch;
     bool same;
 
@@ -42,10 +26,8 @@ is_path(const struct request *r, const char *path)
         return false;
     }
     buf_init(&scratch, PAGE_MAX);
-    same = cgi_split_path(&in, "", 0, false, &scratch, &script_name,
-                          &path_info) == CGI_PATH_OK &&
-           path_info.len == strlen(path) &&
-           memcmp(path_info.data, path, path_info.len) == 0;
+    same = request_path(r, &scratch, &found) && found.len == strlen(path) &&
+           memcmp(found.data, path, found.len) == 0;
     buf_release(&scratch);
     return same;
 }

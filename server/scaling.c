@@ -77,6 +77,13 @@ step_between(const struct pool_settings *s, const struct scaling_view *v,
     return 0;
 }
 
+/* Workers whose threads are kept for short requests are none to spare. */
+static unsigned
+reserved(const struct pool_settings *s)
+{
+    return (s->reserved_slots + s->threads - 1) / s->threads;
+}
+
 int
 scaling_step(const struct pool_settings *s, unsigned target,
              const struct scaling_view *v)
@@ -87,8 +94,8 @@ scaling_step(const struct pool_settings *s, unsigned target,
 
     switch (s->scaling) {
     case CONF_SCALING_DYNAMIC:
-        step = step_between(s, v, s->min_workers, s->min_spare);
-        if (step == 0 && bored && v->idle > s->max_spare &&
+        step = step_between(s, v, s->min_workers, s->min_spare + reserved(s));
+        if (step == 0 && bored && v->idle > s->max_spare + reserved(s) &&
             v->live > s->min_workers) {
             return -1;
         }

@@ -31,6 +31,9 @@ struct scoreboard_slot {
     _Atomic uint32_t sequence; /* odd while the owner writes */
     _Atomic uint32_t state;
     _Atomic int32_t pid;
+    _Atomic uint16_t ordinary; /* runs what reserved slots are kept from */
+    _Atomic uint16_t held;     /* of the worker's first thread: connections
+                                  that the worker holds back (reserve.h) */
     _Atomic uint64_t since_ns; /* monotonic: state was entered */
     _Atomic uint64_t
         begun_ns; /* monotonic: the current request began; 0 none */

@@ -206,6 +206,7 @@ count_pool(struct status_counts *c, const struct status_counts *pool)
     c->ended += pool->ended;
     c->memory.rss += pool->memory.rss;
     c->memory.pss += pool->memory.pss;
+    c->held += pool->held;
 }
 
 /* -- a pool -----------------------------------------------------------------
@@ -323,6 +324,7 @@ read_generation(struct status *s, struct status_pool *pool,
     }
     for (unsigned i = 0; i < g->score.count; i++) {
         scoreboard_add(&g->score.slot[i], &pool->counts.answered);
+        pool->counts.held += atomic_load(&g->score.slot[i].held);
     }
     if (!g->ended) {
         read_memory(g->process.pid, &g->memory, &g->memory_ms, s->now_ms);

@@ -60,6 +60,7 @@ struct status_counts {
     struct score_totals answered;           /* by the dead ones as well */
     uint64_t crashed, ended;                /* as in worker_history */
     struct memory_use memory;               /* workers and templates */
+    uint64_t held; /* requests that wait while only reserved slots are free */
 };
 
 struct status_alarm {

@@ -188,6 +188,7 @@ counts(const struct status_counts *c)
     rc |= json_object_set_new(o, "latency", latency(&c->answered));
     rc |= json_object_set_new(o, "workers_crashed", number(c->crashed));
     rc |= json_object_set_new(o, "workers_ended", number(c->ended));
+    rc |= json_object_set_new(o, "held_back", number(c->held));
     rc |= json_object_set_new(o, "rss", known(c->memory.rss));
     rc |= json_object_set_new(o, "pss", known(c->memory.pss));
     return whole(o, rc);

@@ -125,6 +125,12 @@ requests(const struct status_pool *p)
 }
 
 static double
+held_back(const struct status_pool *p)
+{
+    return (double)p->counts.held;
+}
+
+static double
 failures(const struct status_pool *p)
 {
     return (double)p->counts.answered.failures;
@@ -347,6 +353,8 @@ status_metrics(const struct status *s, struct buf *out)
             "How long a thread was occupied with a request, from its complete "
             "head to the end of what it runs after the response.",
             durations);
+    each(&w, "forebay_requests_held_back", "gauge",
+         "Requests that wait while only reserved slots are free.", held_back);
     several(&w, "forebay_queue_length", "gauge",
             "Connections that wait to be accepted.", queue_length);
     several(&w, "forebay_queue_limit", "gauge",

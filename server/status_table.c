@@ -177,6 +177,10 @@ pool_queues(struct buf *out, const struct status_pool *s)
                              q->waiting, q->limit)
                       : line(out, "  %s", where);
     }
+    if (rc == 0 && s->counts.held > 0) {
+        rc = line(out, "  %llu held back: only reserved_slots are free",
+                  (unsigned long long)s->counts.held);
+    }
     return rc;
 }
 

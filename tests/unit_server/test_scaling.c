@@ -12,6 +12,7 @@ settings(enum conf_scaling scaling)
 {
     struct pool_settings s = {
         .scaling = scaling,
+        .threads = 1,
         .workers = 2,
         .min_workers = scaling == CONF_SCALING_ONDEMAND ? 0 : 1,
         .max_workers = 8,
@@ -74,6 +75,12 @@ test_dynamic(void **state)
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_int_equal(scaling_step(&s, 0, &cases[i].v), cases[i].step);
     }
+    s.reserved_slots = 2;
+    assert_int_equal(scaling_step(&s, 0, &v), 0);
+    v.idle = 2;
+    assert_int_equal(scaling_step(&s, 0, &v), 1);
+    v.idle = 4;
+    s.reserved_slots = 0;
     s.min_workers = 4;
     assert_int_equal(scaling_step(&s, 0, &v), 0);
     s.min_workers = 6;

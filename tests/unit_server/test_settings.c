@@ -431,6 +431,18 @@ test_finish_refuses(void **state)
     settings_release(&s);
 
     FINISH_FAILS("mode prefork", "mode", "prefork", "threads", "4");
+    FINISH_FAILS("short_paths or long_paths", "workers", "4", "reserved_slots",
+                 "1");
+    FINISH_FAILS("without reserved_slots", "long_paths", "/x");
+    FINISH_FAILS("at least one must be left", "workers", "2", "reserved_slots",
+                 "2", "short_paths", "/x");
+    FINISH_FAILS("there are 3 threads", "scaling", "dynamic", "max_workers",
+                 "9", "min_workers", "3", "workers", "5", "reserved_slots", "3",
+                 "short_paths", "/x");
+    FINISH_FAILS("static or dynamic", "scaling", "ondemand", "reserved_slots",
+                 "1", "short_paths", "/x");
+    FINISH_FAILS("needs engine epoll", "engine", "libfcgi", "workers", "4",
+                 "reserved_slots", "1", "short_paths", "/x");
     FINISH_FAILS("libfcgi", "engine", "libfcgi", "protocol", "scgi");
     FINISH_FAILS("slash", "mount", "app");
     FINISH_FAILS("empty part", "mount", "/a//b");
