@@ -245,7 +245,7 @@ static void
 scatter_undo(const struct scatter *s, struct executor *x, int i, size_t n)
 {
     x->pos = x->end = 0;
-    for (; n > 0; i++) {
+    for (; n > 0 && i < s->count; i++) {
         size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
 
         memcpy(x->read + x->end, s->iov[i].iov_base, part);
@@ -262,7 +262,7 @@ scatter_take(const struct scatter *s, struct responder *r, size_t n)
     struct decoder *d = &r->c->decoder;
     size_t body = 0, used;
 
-    for (int i = 0; n > 0; i++) {
+    for (int i = 0; n > 0 && i < s->count; i++) {
         size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
 
         if (i % 2 == 0) {
