@@ -20,6 +20,7 @@
 #include <fastcgi.h>
 
 #include "server/request_exchange.h"
+#include "server/request_form.h"
 #include "server/request_message.h"
 
 enum { HEAD_MAX = 1024 * 1024 };
@@ -82,10 +83,10 @@ struct client {
     unsigned param_count;
     char **no_param;
     unsigned no_param_count;
-    bool include, head, silent, verbose, fail, upload, form, data, filter_data;
+    bool include, head, silent, verbose, fail, upload, data, filter_data;
     unsigned repeat;
     uint64_t timeout_ms; /* 0: none */
-    char boundary[48];   /* of a form */
+    struct form form;
 
     struct address address;
     struct message message;
@@ -143,121 +144,6 @@ add_data(struct client *c, struct body *body, const char *text)
     } else {
         rc = body_add_bytes(body, text, strlen(text));
     }
-    return rc == 0 ? 0 : complain(c, EXCHANGE_INPUT, "%s", why);
-}
-
-/* Copy a form's name for a quoted string: what would end it is percent-encoded,
- * as browsers do (WHATWG HTML, multipart/form-data encoding). */
-static void
-put_quoted(FILE *out, const char *text, size_t len)
-{
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '"' || text[i] == '\r' || text[i] == '\n') {
-            fprintf(out, "%%%02X", (unsigned char)text[i]);
-        } else {
-            fputc(text[i], out);
-        }
-    }
-}
-
-/* The value of ";key=" in the options behind a file's name, or NULL. */
-static const char *
-form_option(const char *options, const char *key, size_t *ret_len)
-{
-    size_t key_len = strlen(key);
-
-    while (options != NULL && *options == ';') {
-        options++;
-        if (strncmp(options, key, key_len) == 0 && options[key_len] == '=') {
-            options += key_len + 1;
-            *ret_len = strcspn(options, ";");
-            return options;
-        }
-        options = strchr(options, ';');
-    }
-    return NULL;
-}
-
-/* The head of one part (RFC 7578, section 4). file: NULL, or name;options. */
-static char *
-form_head(const struct client *c, const char *name, size_t name_len,
-          const char *file, size_t *ret_len)
-{
-    const char *filename, *type, *options, *slash;
-    size_t filename_len, type_len = 0;
-    char *text = NULL;
-    FILE *out = open_memstream(&text, ret_len);
-
-    if (out == NULL) {
-        return NULL;
-    }
-    fprintf(out, "--%s\r\nContent-Disposition: form-data; name=\"",
-            c->boundary);
-    put_quoted(out, name, name_len);
-    fputc('"', out);
-    if (file != NULL) {
-        options = strchr(file, ';');
-        filename = form_option(options, "filename", &filename_len);
-        if (filename == NULL) {
-            filename_len = strcspn(file, ";");
-            slash = memrchr(file, '/', filename_len);
-            filename = slash != NULL ? slash + 1 : file;
-            filename_len -= (size_t)(filename - file);
-        }
-        fprintf(out, "; filename=\"");
-        put_quoted(out, filename, filename_len);
-        type = form_option(options, "type", &type_len);
-        fprintf(out, "\"\r\nContent-Type: %.*s",
-                type != NULL ? (int)type_len : 24,
-                type != NULL ? type : "application/octet-stream");
-    }
-    fprintf(out, "\r\n\r\n");
-    if (fclose(out) != 0) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-static int
-add_form(struct client *c, const char *text)
-{
-    struct body *body = &c->message.body;
-    const char *equals = strchr(text, '='), *value;
-    char why[512] = "out of memory", path[4096];
-    char *head;
-    size_t len;
-    bool is_file;
-    int rc;
-
-    if (equals == NULL || equals == text) {
-        return complain(c, EXCHANGE_USAGE,
-                        "--form %s: write NAME=VALUE or NAME=@FILE", text);
-    }
-    value = equals + 1;
-    is_file = value[0] == '@';
-    if (c->boundary[0] == '\0') {
-        snprintf(c->boundary, sizeof(c->boundary), "forebay-%08lx%016" PRIx64,
-                 (unsigned long)getpid(), exchange_now_ms());
-    }
-    head = form_head(c, text, (size_t)(equals - text),
-                     is_file ? value + 1 : NULL, &len);
-    if (head == NULL) {
-        return complain(c, EXCHANGE_INPUT, "%s", why);
-    }
-    rc = body_add_bytes(body, head, len);
-    free(head);
-    if (rc == 0 && is_file) {
-        snprintf(path, sizeof(path), "%.*s", (int)strcspn(value + 1, ";"),
-                 value + 1);
-        rc = body_add_file(body, path, why, sizeof(why));
-    } else if (rc == 0) {
-        rc = body_add_bytes(body, value, strlen(value));
-    }
-    if (rc == 0) {
-        rc = body_add_bytes(body, "\r\n", 2);
-    }
-    c->form = true;
     return rc == 0 ? 0 : complain(c, EXCHANGE_INPUT, "%s", why);
 }
 
@@ -362,6 +248,7 @@ static int
 take_body_option(struct client *c, int option, char *value)
 {
     char why[512];
+    int rc;
 
     switch (option) {
     case 'd':
@@ -371,7 +258,8 @@ take_body_option(struct client *c, int option, char *value)
         c->data = true;
         return add_data(c, &c->message.body, value);
     case 'F':
-        return add_form(c, value);
+        rc = form_add(&c->form, &c->message.body, value, why, sizeof(why));
+        return rc == EXCHANGE_OK ? 0 : complain(c, rc, "%s", why);
     case OPT_FILTER_DATA:
         c->filter_data = true;
         return add_data(c, &c->message.data, value);
@@ -475,7 +363,7 @@ check_options(struct client *c)
         return complain(c, EXCHANGE_USAGE,
                         "no URL was given; see forebay request --help");
     }
-    if (c->data + c->form + c->upload > 1) {
+    if (c->data + c->form.used + c->upload > 1) {
         return complain(c, EXCHANGE_USAGE,
                         "--data, --form and --upload-file "
                         "exclude each other");
@@ -524,10 +412,10 @@ choose_method(const struct client *c)
     if (c->method != NULL) {
         return c->method;
     }
-    return c->head              ? "HEAD"
-           : c->upload          ? "PUT"
-           : c->data || c->form ? "POST"
-                                : "GET";
+    return c->head                   ? "HEAD"
+           : c->upload               ? "PUT"
+           : c->data || c->form.used ? "POST"
+                                     : "GET";
 }
 
 /* What a front end says of itself and the client. */
@@ -571,9 +459,9 @@ add_body_params(struct client *c)
         snprintf(text, sizeof(text), "%" PRIu64, length);
         rc = message_set(m, "CONTENT_LENGTH", text);
     }
-    if (rc == 0 && c->form) {
+    if (rc == 0 && c->form.used) {
         snprintf(text, sizeof(text), "multipart/form-data; boundary=%s",
-                 c->boundary);
+                 c->form.boundary);
         rc = message_set(m, "CONTENT_TYPE", text);
     } else if (rc == 0 && c->data) {
         rc =
@@ -636,11 +524,8 @@ build_message(struct client *c, char *host, size_t host_size)
     char why[512] = "out of memory";
     int rc = 0;
 
-    if (c->form) {
-        char end[64];
-        int n = snprintf(end, sizeof(end), "--%s--\r\n", c->boundary);
-
-        rc = body_add_bytes(&m->body, end, (size_t)n);
+    if (c->form.used) {
+        rc = form_end(&c->form, &m->body);
     }
     if (rc == 0 && (c->exchange.scgi || c->repeat > 1) &&
         (body_settle(&m->body, why, sizeof(why)) != 0 ||
