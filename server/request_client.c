@@ -19,11 +19,10 @@
 
 #include <fastcgi.h>
 
+#include "server/request_answer.h"
 #include "server/request_exchange.h"
 #include "server/request_form.h"
 #include "server/request_message.h"
-
-enum { HEAD_MAX = 1024 * 1024 };
 
 static const char usage[] =
     "usage: forebay request [options] URL\n"
@@ -91,13 +90,7 @@ struct client {
     struct address address;
     struct message message;
     struct exchange exchange;
-    FILE *out;
-
-    /* The answer that is being read. */
-    struct buf answer_head;
-    bool in_body;
-    int status;
-    uint64_t body_bytes;
+    struct answer answer;
 };
 
 static int __attribute__((format(printf, 3, 4)))
@@ -579,120 +572,12 @@ find_address(struct client *c, const char *host)
  * --------------------------------------------------------------------- */
 
 static int
-write_out(struct client *c, const char *data, size_t len)
-{
-    return fwrite(data, 1, len, c->out) == len && fflush(c->out) == 0 ? 0 : -1;
-}
-
-/* The value of a header in the answer's head, or NULL. */
-static const char *
-head_value(const struct buf *head, const char *name, size_t *ret_len)
-{
-    size_t name_len = strlen(name), at = 0, len;
-
-    while (at < head->len) {
-        const char *line = head->data + at;
-        const char *end = memchr(line, '\n', head->len - at);
-
-        len = end != NULL ? (size_t)(end - line) : head->len - at;
-        at += len + 1;
-        if (len > name_len && line[name_len] == ':' &&
-            strncasecmp(line, name, name_len) == 0) {
-            line += name_len + 1;
-            len -= name_len + 1;
-            while (len > 0 && (*line == ' ' || *line == '\t')) {
-                line++;
-                len--;
-            }
-            while (len > 0 && (line[len - 1] == '\r' || line[len - 1] == ' ')) {
-                len--;
-            }
-            *ret_len = len;
-            return line;
-        }
-    }
-    return NULL;
-}
-
-/* Length of the head with its empty line, 0 when that has not come yet. Lines
- * end in LF or CR LF (RFC 3875, section 6.2). */
-static size_t
-head_length(const struct buf *head, size_t from)
-{
-    const char *p;
-
-    /* An empty line can begin with bytes that came earlier. */
-    from = from > 2 ? from - 2 : 0;
-    while ((p = memchr(head->data + from, '\n', head->len - from)) != NULL) {
-        size_t at = (size_t)(p - head->data), next = at + 1;
-
-        if (at == 0 || (at == 1 && head->data[0] == '\r')) {
-            return next;
-        }
-        if (next < head->len && head->data[next] == '\r') {
-            next++;
-        }
-        if (next < head->len && head->data[next] == '\n') {
-            return next + 1;
-        }
-        from = at + 1;
-    }
-    return 0;
-}
-
-/* The head is whole: status, and out with it if it is wanted. */
-static int
-take_head(struct client *c)
-{
-    const char *value;
-    size_t len;
-
-    value = head_value(&c->answer_head, "Status", &len);
-    if (value != NULL && len >= 3) {
-        c->status = atoi(value);
-    } else {
-        /* RFC 3875, 6.2.3: a Location alone is a redirect. */
-        c->status =
-            head_value(&c->answer_head, "Location", &len) != NULL ? 302 : 200;
-    }
-    if (c->verbose) {
-        fprintf(stderr, "< status %d\n", c->status);
-    }
-    if (c->include &&
-        write_out(c, c->answer_head.data, c->answer_head.len) != 0) {
-        return -1;
-    }
-    return 0;
-}
-
-static int
 on_stdout(void *ctx, const char *data, size_t len)
 {
     struct client *c = ctx;
-    size_t before = c->answer_head.len, head;
 
-    if (c->in_body) {
-        c->body_bytes += len;
-        return write_out(c, data, len);
-    }
-    if (buf_append(&c->answer_head, data, len) != 0) {
-        snprintf(c->exchange.why, sizeof(c->exchange.why),
-                 "the head of the answer is longer than %d bytes",
-                 (int)HEAD_MAX);
-        return -1;
-    }
-    head = head_length(&c->answer_head, before);
-    if (head == 0) {
-        return 0;
-    }
-    c->in_body = true;
-    len = c->answer_head.len - head;
-    c->answer_head.len = head;
-    if (take_head(c) != 0) {
-        return -1;
-    }
-    c->body_bytes += len;
-    return write_out(c, c->answer_head.data + head, len);
+    return answer_take(&c->answer, data, len, c->exchange.why,
+                       sizeof(c->exchange.why));
 }
 
 static int
@@ -702,35 +587,21 @@ on_stderr(void *ctx, const char *data, size_t len)
     return fwrite(data, 1, len, stderr) == len ? 0 : -1;
 }
 
-/* Does the answer hold together? FastCGI's end may come, and SCGI's end-of-file
- * always does, behind a body that was cut. */
 static int
-check_answer(struct client *c)
+check_answer(const struct client *c)
 {
-    const char *value;
-    char text[24];
-    size_t len;
+    enum exchange_code code;
+    char why[512];
 
-    if (!c->in_body) {
-        write_out(c, c->answer_head.data, c->answer_head.len);
-        return complain(c, EXCHANGE_BROKEN,
-                        "the answer has no complete head (%zu bytes came, and "
-                        "no empty line)",
-                        c->answer_head.len);
+    code = answer_check(&c->answer, strcmp(choose_method(c), "HEAD") == 0, why,
+                        sizeof(why));
+    if (code != EXCHANGE_OK) {
+        answer_show_rest(&c->answer);
+        return complain(c, code, "%s", why);
     }
-    value = head_value(&c->answer_head, "Content-Length", &len);
-    if (value != NULL && len < sizeof(text) && c->status != 304 &&
-        strcmp(choose_method(c), "HEAD") != 0) {
-        snprintf(text, sizeof(text), "%.*s", (int)len, value);
-        if (strtoull(text, NULL, 10) != c->body_bytes) {
-            return complain(c, EXCHANGE_BROKEN,
-                            "Content-Length is %s, but %" PRIu64
-                            " bytes of body came",
-                            text, c->body_bytes);
-        }
-    }
-    if (c->fail && c->status >= 400) {
-        return complain(c, EXCHANGE_STATUS, "the status is %d", c->status);
+    if (c->fail && c->answer.status >= 400) {
+        return complain(c, EXCHANGE_STATUS, "the status is %d",
+                        c->answer.status);
     }
     return 0;
 }
@@ -754,10 +625,7 @@ run_once(struct client *c)
     unsigned connections = x->connections;
     enum exchange_code code;
 
-    buf_clear(&c->answer_head);
-    c->in_body = false;
-    c->status = 0;
-    c->body_bytes = 0;
+    answer_clear(&c->answer);
     x->why[0] = '\0';
     code = exchange_connect(x, &c->address, deadline);
     if (code != EXCHANGE_OK) {
@@ -777,8 +645,8 @@ run_once(struct client *c)
     }
     if (code != EXCHANGE_OK) {
         /* What came of an unfinished head is worth seeing, too. */
-        if (!c->in_body && code != EXCHANGE_OUTPUT) {
-            write_out(c, c->answer_head.data, c->answer_head.len);
+        if (code != EXCHANGE_OUTPUT) {
+            answer_show_rest(&c->answer);
         }
         return complain(c, code, "%s",
                         x->why[0] != '\0' ? x->why
@@ -795,18 +663,20 @@ client_release(struct client *c)
     free(c->no_param);
     message_release(&c->message);
     exchange_release(&c->exchange);
-    buf_release(&c->answer_head);
+    answer_release(&c->answer);
 }
 
 static int
 open_output(struct client *c)
 {
-    c->out = stdout;
+    c->answer.include = c->include;
+    c->answer.verbose = c->verbose;
+    c->answer.out = stdout;
     if (c->output == NULL || strcmp(c->output, "-") == 0) {
         return 0;
     }
-    c->out = fopen(c->output, "we");
-    if (c->out == NULL) {
+    c->answer.out = fopen(c->output, "we");
+    if (c->answer.out == NULL) {
         return complain(c, EXCHANGE_OUTPUT, "cannot write to %s: %s", c->output,
                         strerror(errno));
     }
@@ -824,7 +694,7 @@ request_client_main(int argc, char **argv)
     c.exchange.on_stdout = on_stdout;
     c.exchange.on_stderr = on_stderr;
     c.exchange.ctx = &c;
-    buf_init(&c.answer_head, HEAD_MAX);
+    answer_init(&c.answer);
     rc = parse_options(&c, argc, argv);
     rc = rc != 0 ? rc : build_message(&c, host, sizeof(host));
     rc = rc != 0 ? rc : find_address(&c, host);
@@ -832,7 +702,8 @@ request_client_main(int argc, char **argv)
     for (unsigned i = 0; rc == 0 && i < c.repeat; i++) {
         rc = run_once(&c);
     }
-    if (c.out != NULL && c.out != stdout && fclose(c.out) != 0 && rc == 0) {
+    if (c.answer.out != NULL && c.answer.out != stdout &&
+        fclose(c.answer.out) != 0 && rc == 0) {
         rc = complain(&c, EXCHANGE_OUTPUT, "cannot write to %s: %s", c.output,
                       strerror(errno));
     }
