@@ -1,26 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * `forebay request`: what is sent, output and exit codes. The tool only. The
- * command line is request_options.c, the connection request_exchange.c, what
- * comes back request_answer.c.
+ * `forebay request`: one request after the other, what is shown, and the exit
+ * code. The tool only. The command line is read in request_options.c, what is
+ * sent made in request_compose.c; the connection is request_exchange.c, and
+ * what comes back goes to request_answer.c.
  */
 #include "server/request_client.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
-
-#include <fastcgi.h>
 
 #include "server/request_answer.h"
+#include "server/request_compose.h"
 #include "server/request_exchange.h"
-#include "server/request_form.h"
 #include "server/request_message.h"
 #include "server/request_options.h"
 
@@ -31,162 +26,6 @@ struct client {
     struct exchange exchange;
     struct answer answer;
 };
-
-/* -- the message
- * ------------------------------------------------------------------ */
-
-static const char *
-choose_method(const struct client *c)
-{
-    if (c->options.method != NULL) {
-        return c->options.method;
-    }
-    return c->options.head                           ? "HEAD"
-           : c->options.upload                       ? "PUT"
-           : c->options.data || c->options.form.used ? "POST"
-                                                     : "GET";
-}
-
-/* What a front end says of itself and the client. */
-static int
-add_defaults(struct client *c)
-{
-    static const char *const pairs[][2] = {
-        { "SERVER_PROTOCOL", "HTTP/1.1" },
-        { "SERVER_ADDR", "127.0.0.1" },
-        { "REMOTE_ADDR", "127.0.0.1" },
-        { "REMOTE_PORT", "49152" },
-        { "GATEWAY_INTERFACE", "CGI/1.1" },
-        { "SERVER_SOFTWARE", "forebay-request/" FOREBAY_VERSION },
-        { "HTTP_USER_AGENT", "forebay-request/" FOREBAY_VERSION },
-        { "HTTP_ACCEPT", "*/*" },
-    };
-    struct message *m = &c->message;
-    int rc;
-
-    rc = message_set(m, "REQUEST_METHOD", choose_method(c));
-    for (size_t i = 0; rc == 0 && i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        rc = message_set(m, pairs[i][0], pairs[i][1]);
-    }
-    if (rc == 0 && c->options.scgi) {
-        rc = message_set(m, "SCGI", "1");
-    }
-    return rc;
-}
-
-/* CONTENT_LENGTH and CONTENT_TYPE, and of a filter what it says of its data. */
-static int
-add_body_params(struct client *c)
-{
-    struct message *m = &c->message;
-    char text[128];
-    uint64_t length;
-    int rc = 0;
-
-    if (body_length(&m->body, &length) &&
-        (m->body.count > 0 || c->options.scgi)) {
-        snprintf(text, sizeof(text), "%" PRIu64, length);
-        rc = message_set(m, "CONTENT_LENGTH", text);
-    }
-    if (rc == 0 && c->options.form.used) {
-        snprintf(text, sizeof(text), "multipart/form-data; boundary=%s",
-                 c->options.form.boundary);
-        rc = message_set(m, "CONTENT_TYPE", text);
-    } else if (rc == 0 && c->options.data) {
-        rc =
-            message_set(m, "CONTENT_TYPE", "application/x-www-form-urlencoded");
-    }
-    if (rc == 0 && c->options.role == FCGI_FILTER) {
-        if (body_length(&m->data, &length)) {
-            snprintf(text, sizeof(text), "%" PRIu64, length);
-            rc = message_set(m, "FCGI_DATA_LENGTH", text);
-        }
-        if (rc == 0) {
-            rc = message_set(m, "FCGI_DATA_LAST_MOD", "0");
-        }
-    }
-    return rc;
-}
-
-/* -P of one name again is sent again; the first replaces a default. */
-static int
-add_param(struct client *c, unsigned index)
-{
-    const char *text = c->options.param[index], *equals = strchr(text, '=');
-    size_t len = (size_t)(equals - text);
-    char *name = strndup(text, len);
-    bool again = false;
-    int rc;
-
-    if (name == NULL) {
-        return -1;
-    }
-    for (unsigned i = 0; i < index; i++) {
-        again = again || strncmp(c->options.param[i], text, len + 1) == 0;
-    }
-    if (!again) {
-        message_remove(&c->message, name);
-    }
-    rc = message_add(&c->message, name, equals + 1, strlen(equals + 1));
-    free(name);
-    return rc;
-}
-
-static int
-add_header(struct client *c, unsigned index, char *why, size_t size)
-{
-    const char *text = c->options.header[index];
-    size_t len = strcspn(text, ":;");
-    bool again = false;
-
-    for (unsigned i = 0; i < index; i++) {
-        again = again || (strcspn(c->options.header[i], ":;") == len &&
-                          strncasecmp(c->options.header[i], text, len) == 0);
-    }
-    return message_header(&c->message, text, !again, why, size);
-}
-
-static int
-build_message(struct client *c, char *host, size_t host_size)
-{
-    struct message *m = &c->message;
-    char why[512] = "out of memory";
-    int rc = 0;
-
-    if (c->options.form.used) {
-        rc = form_end(&c->options.form, &m->body);
-    }
-    if (rc == 0 && (c->options.scgi || c->options.repeat > 1) &&
-        (body_settle(&m->body, why, sizeof(why)) != 0 ||
-         body_settle(&m->data, why, sizeof(why)) != 0)) {
-        return request_complain(&c->options, EXCHANGE_INPUT, "%s", why);
-    }
-    if (rc != 0 || add_defaults(c) != 0) {
-        return request_complain(&c->options, EXCHANGE_INPUT, "%s", why);
-    }
-    if (message_url(m, c->options.url, c->options.script_name,
-                    c->options.path_info, host, host_size, why,
-                    sizeof(why)) != 0) {
-        return request_complain(&c->options, EXCHANGE_USAGE, "%s", why);
-    }
-    if (add_body_params(c) != 0) {
-        return request_complain(&c->options, EXCHANGE_INPUT, "%s", why);
-    }
-    for (unsigned i = 0; i < c->options.header_count; i++) {
-        if (add_header(c, i, why, sizeof(why)) != 0) {
-            return request_complain(&c->options, EXCHANGE_USAGE, "%s", why);
-        }
-    }
-    for (unsigned i = 0; i < c->options.param_count; i++) {
-        if (add_param(c, i) != 0) {
-            return request_complain(&c->options, EXCHANGE_INPUT, "%s", why);
-        }
-    }
-    for (unsigned i = 0; i < c->options.no_param_count; i++) {
-        message_remove(m, c->options.no_param[i]);
-    }
-    return 0;
-}
 
 static int
 find_address(struct client *c, const char *host)
@@ -205,9 +44,6 @@ find_address(struct client *c, const char *host)
     }
     return 0;
 }
-
-/* -- the answer
- * --------------------------------------------------------------------- */
 
 static int
 on_stdout(void *ctx, const char *data, size_t len)
@@ -231,7 +67,8 @@ check_answer(const struct client *c)
     enum exchange_code code;
     char why[512];
 
-    code = answer_check(&c->answer, strcmp(choose_method(c), "HEAD") == 0, why,
+    code = answer_check(&c->answer,
+                        strcmp(request_method(&c->options), "HEAD") == 0, why,
                         sizeof(why));
     if (code != EXCHANGE_OK) {
         answer_show_rest(&c->answer);
@@ -338,7 +175,7 @@ request_client_main(int argc, char **argv)
     c.exchange.scgi = c.options.scgi;
     c.exchange.role = c.options.role;
     c.exchange.keep_conn = c.options.keep_conn;
-    rc = rc != 0 ? rc : build_message(&c, host, sizeof(host));
+    rc = rc != 0 ? rc : request_compose(&c.options, host, sizeof(host));
     rc = rc != 0 ? rc : find_address(&c, host);
     rc = rc != 0 ? rc : open_output(&c);
     for (unsigned i = 0; rc == 0 && i < c.options.repeat; i++) {
