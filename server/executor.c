@@ -258,7 +258,8 @@ static void
 accept_failed(struct worker *w, int error)
 {
     if (error == EAGAIN || error == EINTR || error == ECONNABORTED ||
-        error == ENOTSOCK /* given up just now */) {
+        error == ENOTSOCK /* given up just now */ ||
+        error == EINVAL /* the manager gave it up for all of us */) {
         return;
     }
     if (!atomic_load(&w->paused)) {

@@ -711,6 +711,31 @@ listener_open(const struct address *a, const struct listener_options *o,
     return -1;
 }
 
+bool
+listener_is_own_tcp(const struct listener *l)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof(sa);
+
+    return l->fd >= 0 && !l->inherited &&
+           getsockname(l->fd, (struct sockaddr *)&sa, &len) == 0 &&
+           (sa.ss_family == AF_INET || sa.ss_family == AF_INET6);
+}
+
+bool
+listener_refuse(struct listener *l, bool also_waiting)
+{
+    struct pollfd p = { .fd = l->fd, .events = POLLIN };
+
+    if (!also_waiting && poll(&p, 1, 0) != 0) {
+        return false;
+    }
+    /* Of all processes that have it. */
+    shutdown(l->fd, SHUT_RDWR);
+    listener_close(l);
+    return true;
+}
+
 void
 listener_close(struct listener *l)
 {

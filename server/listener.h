@@ -52,6 +52,17 @@ int listener_adopt(int fd, const char *path, const char *text,
 /* Is fd a listening stream socket? */
 bool listener_is_listening(int fd);
 
+/* A TCP socket that we have bound ourselves? */
+bool listener_is_own_tcp(const struct listener *l);
+
+/* No connection is to be made any more, although workers that are busy have the
+ * socket open and look at it only when their requests are over: refuse from now
+ * on, and close. Only where nobody waits to be accepted any more, unless also
+ * those are to be refused. True when that is done. An own TCP socket only: one
+ * of somebody else's must go on listening, and for a unix socket it is enough
+ * that its path is gone. */
+bool listener_refuse(struct listener *l, bool also_waiting);
+
 /* Close; remove the path if it is still our inode. NULL or closed is fine. */
 void listener_close(struct listener *l);
 

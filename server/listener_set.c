@@ -122,6 +122,36 @@ listener_set_close(struct listener_set *set, const struct listener_set *keep)
 }
 
 void
+listener_set_part(struct listener_set *set, const struct listener_set *keep,
+                  struct listener_set *parting)
+{
+    for (unsigned i = 0; i < set->count; i++) {
+        struct listener *l = &set->item[i];
+
+        if (!has(keep, l->fd) && parting->count < EXECUTOR_MAX_LISTENERS &&
+            listener_is_own_tcp(l)) {
+            parting->item[parting->count++] = *l;
+            l->fd = -1; /* it has moved */
+        }
+    }
+    listener_set_close(set, keep);
+}
+
+unsigned
+listener_set_refuse(struct listener_set *parting, bool also_waiting)
+{
+    unsigned left = 0;
+
+    for (unsigned i = 0; i < parting->count; i++) {
+        if (!listener_refuse(&parting->item[i], also_waiting)) {
+            parting->item[left++] = parting->item[i];
+        }
+    }
+    parting->count = left;
+    return left;
+}
+
+void
 listener_set_disown(struct listener_set *set)
 {
     for (unsigned i = 0; i < set->count; i++) {

@@ -38,6 +38,15 @@ void listener_set_disown(struct listener_set *set);
 void listener_set_close(struct listener_set *set,
                         const struct listener_set *keep);
 
+/* The same, but own TCP sockets go to *parting: busy workers still have them
+ * open, and the kernel would say "connected" to clients that nobody serves. */
+void listener_set_part(struct listener_set *set,
+                       const struct listener_set *keep,
+                       struct listener_set *parting);
+/* Refuse connections on those where nobody waits any more, or on all of them,
+ * and close them. Returns how many are left. */
+unsigned listener_set_refuse(struct listener_set *parting, bool also_waiting);
+
 /* "unix:/run/a.sock, 127.0.0.1:9000". Returns out. */
 char *listener_set_format(const struct listener_set *set, char *out,
                           size_t size);

@@ -16,6 +16,10 @@
 #include "server/privileges.h"
 #include "server/upgrade.h"
 
+/* Addresses that are given up: looked at so often, and refused at the latest
+ * after so long. */
+enum { PART_TICK_MS = 20, PART_LIMIT_MS = 1000 };
+
 static const char *
 name(const struct pool *p)
 {
@@ -75,6 +79,34 @@ retire(struct pool *p, struct generation *g)
     if (!p->draining && !uv_is_active((uv_handle_t *)&p->kill)) {
         uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout,
                        p->settings->graceful_timeout);
+    }
+}
+
+/* -- addresses that are given up ---------------------------------------------
+ */
+
+static void
+on_part(uv_timer_t *timer)
+{
+    struct pool *p = timer->data;
+
+    if (listener_set_refuse(&p->parting, uv_now(p->loop) - p->parting_ms >=
+                                             PART_LIMIT_MS) == 0) {
+        uv_timer_stop(timer);
+    }
+}
+
+/* Close what keep (or NULL) has not. Idle workers take what waits to be
+ * accepted first; but what waits for busy ones longer than a moment is better
+ * off elsewhere, and knows that only when it is refused. */
+static void
+give_up(struct pool *p, struct listener_set *set,
+        const struct listener_set *keep)
+{
+    listener_set_part(set, keep, &p->parting);
+    if (p->parting.count > 0) {
+        p->parting_ms = uv_now(p->loop);
+        uv_timer_start(&p->part, on_part, PART_TICK_MS, PART_TICK_MS);
     }
 }
 
@@ -207,7 +239,7 @@ take_over(struct pool *p)
         p->settings = p->next_settings;
         p->next_settings = NULL;
     }
-    listener_set_close(&p->listeners, &p->next_listeners);
+    give_up(p, &p->listeners, &p->next_listeners);
     p->listeners = p->next_listeners;
     if (old != NULL) {
         retire(p, old);
@@ -362,7 +394,7 @@ pool_stop(struct pool *p)
     p->reload_again = false;
     uv_timer_stop(&p->restart);
     listener_set_close(&p->next_listeners, &p->listeners);
-    listener_set_close(&p->listeners, NULL);
+    give_up(p, &p->listeners, NULL);
     tell_waiters(p, "the pool is being stopped");
     if (p->all == NULL) {
         stopped(p);
@@ -450,6 +482,7 @@ pool_close(struct pool *p)
     p->autoreload = NULL;
     listener_set_close(&p->next_listeners, &p->listeners);
     listener_set_close(&p->listeners, NULL);
+    listener_set_close(&p->parting, NULL);
     for (int i = 0; i < 2; i++) {
         if (p->queue[i] >= 0) {
             close(p->queue[i]);
@@ -477,7 +510,8 @@ void
 pool_free(struct pool *p)
 {
     pool_close(p);
-    p->timers = 2;
+    p->timers = 3;
+    uv_close((uv_handle_t *)&p->part, on_timer_closed);
     uv_close((uv_handle_t *)&p->restart, on_timer_closed);
     uv_close((uv_handle_t *)&p->kill, on_timer_closed);
 }
@@ -572,7 +606,8 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
     p->ctx = ctx;
     uv_timer_init(loop, &p->restart);
     uv_timer_init(loop, &p->kill);
-    p->restart.data = p->kill.data = p;
+    uv_timer_init(loop, &p->part);
+    p->restart.data = p->kill.data = p->part.data = p;
     if (find_program(p, s, why, size) != 0 ||
         privileges_lookup(s->user, s->group, &user, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;

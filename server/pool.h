@@ -59,6 +59,8 @@ struct pool {
     char program[VENV_PATH_MAX];    /* forebay-worker-3.x */
 
     struct listener_set listeners;
+    struct listener_set parting; /* given up, but open in busy workers */
+    uint64_t parting_ms;         /* since then */
 
     int queue[2]; /* hand-over of kept connections */
 
@@ -68,7 +70,8 @@ struct pool {
     struct backoff backoff;
     uv_timer_t restart; /* after a template has died */
     uv_timer_t kill;    /* deadline of generations that finish */
-    unsigned timers;    /* of these two, to be closed before p is freed */
+    uv_timer_t part;    /* looks at parting */
+    unsigned timers;    /* of these three, to be closed before p is freed */
 
     /* A reload under way: what the pool has once it went well. */
     struct pool_settings *next_settings; /* owned; NULL: the same again */
