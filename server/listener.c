@@ -714,7 +714,7 @@ listener_open(const struct address *a, const struct listener_options *o,
 bool
 listener_is_own_tcp(const struct listener *l)
 {
-    struct sockaddr_storage sa;
+    struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
     socklen_t len = sizeof(sa);
 
     return l->fd >= 0 && !l->inherited &&

@@ -4,6 +4,7 @@ the environ as JSON and the request's body. X-Do asks for something else."""
 
 import json
 import os
+import threading
 from urllib.parse import unquote
 from wsgiref.validate import validator
 
@@ -23,7 +24,6 @@ def show(environ, start_response):
              for k, v in environ.items()}
     found["body"] = (body if len(body) < 1000
                      else b"%d bytes" % len(body)).decode("latin-1")
-    found["pool"] = os.environ.get("FOREBAY_TEST_HOST", "")
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(found).encode()]
 
@@ -41,12 +41,11 @@ def header(environ, start_response):
 
 def slow(environ, start_response):
     """A piece, and another one when the file is there."""
-    import threading
+    gate = os.path.join(os.environ["FOREBAY_TEST_NOTES"], "gate")
     start_response("200 OK", [("Content-Type", "text/plain")])
     pause = threading.Event()
     yield b"first"
-    while not os.path.exists(os.path.join(
-            os.environ["FOREBAY_TEST_NOTES"], "gate")):
+    while not os.path.exists(gate):
         pause.wait(0.01)
     yield b"second"
 

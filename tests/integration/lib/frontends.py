@@ -54,6 +54,7 @@ class FrontEnd:
     spawns = False          # starts the application server itself
     mount = ""              # where the application is
 
+    host = "127.0.0.1"      # where it listens
     prefix = ()             # words in front of the command
 
     @classmethod
@@ -103,14 +104,15 @@ class FrontEnd:
     def connects(self):
         """Does it listen?"""
         with socket.socket() as s:
-            return s.connect_ex(("127.0.0.1", self.port)) == 0
+            return s.connect_ex((self.host, self.port)) == 0
 
     def start(self):
         self.make_config()
         with open(os.path.join(self.run, "output"), "wb") as out:
             self.process = subprocess.Popen(
-                list(self.prefix) + self.command(), cwd=self.run, stdin=subprocess.DEVNULL,
-                stdout=out, stderr=out, env=self.environment())
+                [*self.prefix, *self.command()], cwd=self.run,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                env=self.environment())
 
         def connects():
             if self.process.poll() is not None:
@@ -164,7 +166,7 @@ class FrontEnd:
     # Requests
 
     def connect(self, timeout=None):
-        return http.client.HTTPConnection("127.0.0.1", self.port,
+        return http.client.HTTPConnection(self.host, self.port,
                                           timeout=timeout or 4 * TIMEOUT)
 
     def request(self, path, method="GET", body=None, headers=()):

@@ -147,7 +147,8 @@ class Forebay:
     """One running `forebay serve` (or another command line of it)."""
 
     def __init__(self, words, cwd=None, env=None, address=None, stdin=None,
-                 stderr=None, clean_env=False, graceful=None, **popen):
+                 stderr=None, clean_env=False, graceful=None, prefix=(),
+                 **popen):
         self.dir = temp_dir()
         self.id = "FOREBAY_TEST_ID=" + uuid.uuid4().hex
         self.log = Log(os.path.join(self.dir, "log"))
@@ -164,7 +165,7 @@ class Forebay:
         environ.setdefault("ASAN_OPTIONS", os.environ["ASAN_OPTIONS"])
         environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
         environ.update(env or {})
-        self.words = [program()] + [str(w) for w in words]
+        self.words = [*prefix, program()] + [str(w) for w in words]
         out = open(self.log.path, "wb") if stderr is None else stderr
         try:
             self.process = subprocess.Popen(
@@ -351,7 +352,7 @@ def is_error(line):
 
 def start(app, *, cwd=None, env=None, tcp=False, address=None, wait=True,
           words=(), stdin=None, stderr=None, clean_env=False, command="serve",
-          popen=None, **options):
+          popen=None, prefix=(), **options):
     """forebay serve with an application. The socket is in the server's own
     folder unless an address or tcp is asked for."""
     folder = temp_dir()
@@ -368,7 +369,8 @@ def start(app, *, cwd=None, env=None, tcp=False, address=None, wait=True,
     if app is not None:
         all_words.append(app)
     server = Forebay(all_words, cwd=cwd, env=env, address=address, stdin=stdin,
-                     stderr=stderr, clean_env=clean_env, **(popen or {}))
+                     stderr=stderr, clean_env=clean_env, prefix=prefix,
+                     **(popen or {}))
     server.socket_dir = folder
     if wait:
         try:

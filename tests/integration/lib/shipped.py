@@ -293,4 +293,12 @@ WAYS = [
     way(H2o, "h2o/h2o-prefix.conf", "h2o-prefix", mount="/app"),
     way(H2o, "h2o/h2o-spawn.conf", "h2o", spawns=True),
 ]
+# In front of several machines (test_machines.py).
+MACHINES = [
+    way(Nginx, "nginx/machines.conf", None),
+    way(Haproxy, "haproxy/machines.cfg", None),
+    way(Apache, "apache/machines.conf", None,
+        modules=("slotmem_shm", "proxy", "proxy_fcgi", "proxy_balancer",
+                 "lbmethod_bybusyness")),
+]
 BY_FILE = {w.file: w for w in WAYS}
