@@ -21,6 +21,11 @@
 #ifndef FOREBAY_LIBEXECDIR
 #define FOREBAY_LIBEXECDIR "/usr/local/libexec/forebay"
 #endif
+/* The same seen from the folder of the program: an installation may have been
+ * put elsewhere than the build was told (cmake --install --prefix). */
+#ifndef FOREBAY_LIBEXEC_BESIDE
+#define FOREBAY_LIBEXEC_BESIDE "../libexec/forebay"
+#endif
 
 static const char worker_prefix[] = "forebay-worker-";
 
@@ -489,6 +494,11 @@ venv_list_workers(struct venv_worker *ret, unsigned max)
 
     own_folder(folder, sizeof(folder));
     if (folder[0] != '\0') {
+        size_t len = strlen(folder);
+
+        count = list_folder(folder, ret, count, max);
+        snprintf(folder + len, sizeof(folder) - len, "/%s",
+                 FOREBAY_LIBEXEC_BESIDE);
         count = list_folder(folder, ret, count, max);
     }
     count = list_folder(FOREBAY_LIBEXECDIR, ret, count, max);

@@ -150,7 +150,7 @@ def ran(tools):
     started = []
 
     def run(tool, words, count=1, **how):
-        command = [tools["ours"] if tool == "ours" else reference]
+        command = [tools.get(tool, reference)]
         if tool == "spawn":
             command = [srv.program(), "spawn"]
         found = Ran(command, words, tools["probe"], count,
@@ -639,3 +639,24 @@ def test_as_a_command(ran):
     assert found.read("err") == "forebay spawn: there is no option -Q\n"
     found = ran("spawn", ["-s", "s", "--workers", "2"] + GO, 0)
     assert found.code == 255 and "--supervise" in found.read("err")
+
+
+def test_an_installation_anywhere(ran, tools):
+    """In a folder that the build was not told of the link leads to the program,
+    and the program finds its workers."""
+    if shutil.which("cmake") is None:
+        pytest.skip("no cmake")
+    folder = srv.temp_dir()
+    try:
+        subprocess.run(["cmake", "--install", srv.build_dir(), "--prefix",
+                        folder], check=True, stdout=subprocess.DEVNULL)
+        link = os.path.join(folder, "libexec", "forebay", "spawn-fcgi")
+        program = os.path.join(folder, "sbin", "forebay")
+        assert os.path.realpath(link) == os.path.realpath(program)
+        tools["installed"] = link
+        assert ran("installed", ["-v"], 0).read("out").startswith(
+            "spawn-fcgi (forebay ")
+        found = subprocess.run([program, "--version"], stdout=subprocess.PIPE)
+        assert b"forebay-worker " in found.stdout
+    finally:
+        shutil.rmtree(folder)
