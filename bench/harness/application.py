@@ -3,10 +3,11 @@
 import glob
 import json
 import os
+import re
 import subprocess
 
 from .loadapp import split
-from .servers import BENCH, WORKLOADS, Failed
+from .servers import BENCH, WORKLOADS, Failed, Missing
 
 SHIM = os.path.join(BENCH, "shim")
 
@@ -54,6 +55,11 @@ class Application:
              self.method, str(self.body_bytes), self.body_file],
             capture_output=True, text=True, timeout=120,
             env={**os.environ, **setup.env, **self.environment()})
+        missing = re.search(r"^ModuleNotFoundError: No module named '(.*)'",
+                            done.stderr, re.MULTILINE)
+        if missing:
+            raise Missing("%s needs the module %s, which %s does not have"
+                          % (self.name, missing.group(1), self.python))
         if done.returncode != 0:
             raise Failed("%s cannot be called without a server:\n%s" % (
                 self.name, done.stderr[-2000:]))

@@ -12,7 +12,8 @@ ROOT = os.geteuid() == 0
 
 class Backend:
     """What a front end passes requests to. protocol: "fcgi", "scgi", "uwsgi",
-    "http", or "file": address is then a file that it sends by itself."""
+    "http"; "file": address is a file that it sends by itself; "bin-path":
+    address is a command that lighttpd starts, once."""
 
     def __init__(self, address, protocol="fcgi", kept=False, script=None):
         self.address = address      # "unix:/path" or "host:port"
@@ -119,7 +120,13 @@ LIGHTTPD_MODULES = {"fcgi": "fastcgi", "scgi": "scgi", "uwsgi": "scgi",
                     "http": "proxy"}
 
 
-def lighttpd_backend(backend):
+def lighttpd_backend(backend, socket):
+    """socket: a path for what it starts itself."""
+    if backend.protocol == "bin-path":
+        return ('fastcgi.server = ( "/" => (( "bin-path" => "%s", '
+                '"socket" => "%s", "max-procs" => 1, "check-local" => '
+                '"disable", "fix-root-scriptname" => "enable" )) )' % (
+                    backend.address, socket))
     if backend.protocol == "file":
         return ('server.document-root = "%s" index-file.names = ( "%s" ) '
                 'mimetype.assign = ( "" => "application/octet-stream" )' % (
@@ -156,7 +163,8 @@ def lighttpd(name, setup, backends):
         port = free_port()
         sockets[label] = "127.0.0.1:%d" % port
         text.append('$SERVER["socket"] == "127.0.0.1:%d" { %s }' % (
-            port, lighttpd_backend(backend)))
+            port, lighttpd_backend(backend, setup.path(
+                "%s-%d.sock" % (name, port)))))
     path = setup.write(name + ".conf", "\n".join(text) + "\n")
     return Server(name, [program, "-D", "-f", path], sockets, setup.folder)
 

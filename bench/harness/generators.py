@@ -15,6 +15,18 @@ from .servers import Failed, find
 CURVE = (0, 1, 5, 10, 20, 25, 30, 40, 50, 60, 66, 70, 75, 80, 85, 90, 95, 98,
          99, 99.5, 99.9, 100)
 
+# What forebay-load sends for a browser; an application may look at it.
+HEADERS = (
+    ("Host", "www.example.com"),
+    ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) "
+     "Gecko/20100101 Firefox/128.0"),
+    ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,"
+     "*/*;q=0.8"),
+    ("Accept-Language", "en-US,en;q=0.5"),
+    ("Accept-Encoding", "gzip, deflate, br"),
+    ("Referer", "http://www.example.com/"),
+    ("Cookie", "sessionid=k2xv8w1r5s0m3q7d9f4g6h1j2l5n8b3c; theme=dark"))
+
 # One run. duration_ms or requests is None. options: of the application, for
 # forebay-load (request_options and check_options).
 Load = collections.namedtuple(
@@ -83,6 +95,10 @@ class HttpOnly:
         find(self.name, self.package)
 
     @staticmethod
+    def headers():
+        return [word for pair in HEADERS for word in ("-H", "%s: %s" % pair)]
+
+    @staticmethod
     def url(load):
         return "http://%s%s" % (load.address, load.app.uri)
 
@@ -99,7 +115,8 @@ class Ab(HttpOnly):
     def __call__(self, setup, load):
         self.only_get(load)
         table = setup.path("ab.csv")
-        argv = ["ab", "-q", "-r", "-s", 30, "-c", load.clients, "-e", table]
+        argv = ["ab", "-q", "-r", "-s", 30, *self.headers(), "-c",
+                load.clients, "-e", table]
         if load.keep:
             argv.append("-k")
         if load.duration_ms:
@@ -134,7 +151,10 @@ class Ab(HttpOnly):
         failed = min(sum(failures.values()), complete)
         with open(table) as f:
             rows = list(csv.reader(f))[1:]
-        curve = [(int(percent), float(ms) * 1000) for percent, ms in rows]
+        # With few requests ab reads behind the end of its list.
+        curve = [(int(percent), float(ms if int(percent) == 100 or int(
+            0.5 + complete * int(percent) / 100) < complete else
+            rows[-1][1]) * 1000) for percent, ms in rows]
         found = result(complete - failed, failed,
                        self.number(text, "Time taken for tests"),
                        [p for p in curve if p[0] in CURVE], failures)
@@ -151,7 +171,6 @@ function init(args)
    bad_status, bad_length = 0, 0
    wanted_status, wanted_length = tonumber(args[1]), tonumber(args[2])
    if args[3] == "close" then wrk.headers["Connection"] = "close" end
-   wrk.headers["Host"] = "www.example.com"
 end
 function response(status, headers, body)
    if status ~= wanted_status then bad_status = bad_status + 1
@@ -191,7 +210,7 @@ class Wrk(HttpOnly):
         length = -1 if load.app.length is None else load.app.length
         argv = ["wrk", "-t", 1, "-c", load.clients, "-d",
                 "%ds" % max(1, round(load.duration_ms / 1000)), "--timeout",
-                "30s", "-s", script, self.url(load), "--",
+                "30s", *self.headers(), "-s", script, self.url(load), "--",
                 load.app.reference["status"], length,
                 "keep" if load.keep else "close"]
         done = run(argv, limit_s(load))
@@ -219,7 +238,9 @@ class H2load(HttpOnly):
         log = setup.path("h2load.tsv")
         if os.path.exists(log):
             os.unlink(log)
-        argv = ["h2load", "--h1", "-c", load.clients, "-t", 1,
+        # A second Host would be one too many: it sends :authority as that.
+        headers = [w.replace("Host:", ":authority:") for w in self.headers()]
+        argv = ["h2load", "--h1", *headers, "-c", load.clients, "-t", 1,
                 "--log-file", log]
         if load.duration_ms:
             argv += ["-D", max(1, round(load.duration_ms / 1000))]

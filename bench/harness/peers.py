@@ -59,7 +59,7 @@ class Kind:
         raise NotImplementedError
 
     def address(self, name, setup, shape):
-        if shape.socket == "unix":
+        if shape.socket == "unix" and "unix" in self.sockets:
             return "unix:" + setup.path(name + ".sock")
         return "127.0.0.1:%d" % free_port()
 

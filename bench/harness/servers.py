@@ -25,6 +25,8 @@ class Missing(Failed):
 class Server:
     """A running server. sockets: protocol -> address of --connect."""
 
+    stop_signal = signal.SIGTERM
+
     def __init__(self, name, argv, sockets, folder, env=None):
         self.name = name
         self.argv = argv
@@ -70,7 +72,7 @@ class Server:
     def stop(self):
         ours = proc.tree(self.process.pid)
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.process.send_signal(self.stop_signal)
         try:
             self.process.wait(15)
         except subprocess.TimeoutExpired:

@@ -158,8 +158,8 @@ def lines(series, title, x_name, y_name, log_y=False, x_kind="log",
 
 
 ROW, BAR = 30, 16
-LABEL = 250
 BARS_WIDTH = 1080
+LETTER = 6.7        # how wide one is, on the average and a little more
 
 
 def stacked_bars(rows, title, unit):
@@ -170,7 +170,8 @@ def stacked_bars(rows, title, unit):
     top = max(sum(part[0] for part in parts) for _, parts, _ in rows)
     ticks = linear_ticks(top)
     height = TOP + ROW * len(rows) + BOTTOM
-    x = Axis("linear", 0, ticks[-1], LABEL, BARS_WIDTH - 90)
+    left = 24 + LETTER * max(18, *(len(label) for label, _, _ in rows))
+    x = Axis("linear", 0, ticks[-1], left, BARS_WIDTH - 110)
     bottom = TOP + ROW * len(rows)
     out = []
     for t in ticks:
@@ -179,7 +180,7 @@ def stacked_bars(rows, title, unit):
         out.append(text(x(t), bottom + 18, short(t), "tick"))
     for number, (label, parts, behind) in enumerate(rows):
         y = TOP + ROW * number + (ROW - BAR) / 2
-        out.append(text(LABEL - 10, y + 12.5, label, "label", "end"))
+        out.append(text(left - 10, y + 12.5, label, "label", "end"))
         at = 0.0
         for value, css, words in parts:
             # Two pixels of the page between parts that touch.
@@ -191,5 +192,5 @@ def stacked_bars(rows, title, unit):
         out.append(text(x(at) + 6, y + 12.5, behind, "value", "start"))
     out.append('<line class="axis" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>' % (
         x(0), x(0), TOP, bottom))
-    out.append(text((LABEL + BARS_WIDTH - 90) / 2, height - 8, unit, "name"))
+    out.append(text((left + BARS_WIDTH - 110) / 2, height - 8, unit, "name"))
     return svg(out, title, height, BARS_WIDTH)

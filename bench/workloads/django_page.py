@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""A Django page that asks SQLite 15 times. BENCH_DATABASE is the path of the
-database; `python3 django_page.py` fills it."""
+"""A Django page that asks a database 15 times: SQLite, BENCH_DATABASE is its
+path, or PostgreSQL, when BENCH_POSTGRES_HOST and the like are set.
+`python3 django_page.py` fills it."""
 import os
 
 import django
 from django.conf import settings
 
+if "BENCH_POSTGRES_HOST" in os.environ:
+    DATABASE = {"ENGINE": "django.db.backends.postgresql",
+                **{name: os.environ["BENCH_POSTGRES_" + name]
+                   for name in ("HOST", "PORT", "USER", "NAME")}}
+else:
+    DATABASE = {"ENGINE": "django.db.backends.sqlite3",
+                "NAME": os.environ["BENCH_DATABASE"]}
+
 if not settings.configured:
     settings.configure(
         ALLOWED_HOSTS=["*"], SECRET_KEY="no secret", ROOT_URLCONF=__name__,
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3",
-                               "NAME": os.environ["BENCH_DATABASE"],
-                               "CONN_MAX_AGE": None}},
+        DATABASES={"default": {**DATABASE, "CONN_MAX_AGE": None}},
         INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth",
                         "django.contrib.sessions"],
         MIDDLEWARE=["django.middleware.security.SecurityMiddleware",

@@ -265,6 +265,17 @@ def test_ab_is_understood(tmp_path, length, failed, more, bad):
     assert found["rps"] == found["ok"] / 0.25
 
 
+def test_ab_reads_behind_the_end_with_few_requests(tmp_path):
+    table = tmp_path / "ab.csv"
+    table.write_text("Percentage served,Time in ms\n50,0.5\n99,77.0\n"
+                     "100,2.0\n")
+    found = generators.Ab().parse(
+        (AB % (14, 0, 0, "")).replace("requests:      100",
+                                      "requests:      20"),
+        str(table), load())
+    assert found["latency_us"]["p99"] == 2000
+
+
 def h2load(tmp_path, data, statuses):
     log = tmp_path / "h2load.tsv"
     log.write_text("".join("1\t%s\t%d\n" % (s, 100 + i)
