@@ -530,6 +530,53 @@ test_tcp_loopback(void **state)
     assert_int_equal(try_open(":0", &defaults, l, 0), -1);
 }
 
+/* A program gets one socket: what means several is one. */
+static void
+test_single(void **state)
+{
+    struct listener_options o = defaults;
+    struct listener l;
+    int only = -1;
+    socklen_t len = sizeof(only);
+
+    (void)state;
+    o.single = true;
+    assert_int_equal(try_open(":0", &o, &l, 1), 1);
+    assert_int_equal(strncmp(l.text, "127.0.0.1:", 10), 0);
+    listener_close(&l);
+    assert_int_equal(try_open("*:0", &o, &l, 4), 1);
+    if (strncmp(l.text, "[::]:", 5) == 0) {
+        assert_int_equal(
+            getsockopt(l.fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &len), 0);
+        assert_int_equal(only, 0);
+    } else { /* no IPv6 here */
+        assert_int_equal(strncmp(l.text, "0.0.0.0:", 8), 0);
+    }
+    listener_close(&l);
+}
+
+/* In the working folder, as `forebay spawn -s NAME` has it. */
+static void
+test_without_a_folder(void **state)
+{
+    struct address a = { .kind = ADDRESS_UNIX, .un.sun_family = AF_UNIX };
+    char *path = unit_path(state, "a.sock"), *here = getcwd(NULL, 0);
+    struct listener l;
+
+    assert_int_equal(chdir(*state), 0);
+    snprintf(a.un.sun_path, sizeof(a.un.sun_path), "a.sock");
+    assert_int_equal(listener_open(&a, &defaults, &l, 1, why, sizeof(why)), 1);
+    assert_true(connects(path));
+    assert_int_equal(listener_open(&a, &defaults, &l, 1, why, sizeof(why)), -1);
+    assert_contains(why, "already in use");
+    assert_int_equal(entries(*state), 1);
+    listener_close(&l);
+    assert_int_equal(entries(*state), 0);
+    assert_int_equal(chdir(here), 0);
+    free(here);
+    free(path);
+}
+
 static void
 test_inherit(void **state)
 {
@@ -719,11 +766,13 @@ main(void)
         IN_FOLDER(test_others_are_not_touched),
         IN_FOLDER(test_folder),
         IN_FOLDER(test_longest_path),
+        IN_FOLDER(test_without_a_folder),
         IN_FOLDER(test_only_own_inode_is_removed),
         IN_FOLDER(test_race_for_one_path),
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_tcp_ipv6),
         cmocka_unit_test(test_tcp_loopback),
+        cmocka_unit_test(test_single),
         cmocka_unit_test(test_inherit),
         cmocka_unit_test(test_inherit_zero),
         cmocka_unit_test(test_systemd),
