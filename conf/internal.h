@@ -95,6 +95,22 @@ int conf_check_core(const struct setting *row, const char *value,
 int conf_check_words(const struct setting *row, const char *value,
                      struct conf_error *err);
 
+/* -- amount.c: numbers with units -------------------------------------------
+ */
+
+/* The whole text, in what a setting of this type stores: bytes, milliseconds,
+ * microseconds, or a plain number. Returns 1, 0 (no such number), -1 (too
+ * large). */
+int conf_amount_parse(const char *text, enum setting_type type, uint64_t *ret);
+
+/* A number as people write it: the largest unit that divides it. Returns out.
+ */
+char *conf_amount_format(uint64_t n, enum setting_type type, char *out,
+                         size_t size);
+
+/* What such a text must be, for "... is not %s". */
+const char *conf_amount_advice(enum setting_type type);
+
 /* -- scan.c: values in a text ----------------------------------------------
  */
 

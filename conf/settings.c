@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Values of settings: texts into values, defaults, and the checks. Any process.
- * Reads no file, asks the system nothing, never logs.
+ * Values of settings: texts into values, defaults, and what one row asks of a
+ * text. What only several settings together can tell is settings_finish.c. Any
+ * process. Reads no file, asks the system nothing, never logs.
  */
 #include "conf/internal.h"
 
@@ -60,146 +61,25 @@ conf_list_append(struct conf_list *list, const char *value)
 
 /* -- values ---------------------------------------------------------------- */
 
-static bool
-is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-/* Units of a number: how many of the smallest that is stored each one is. */
-struct unit {
-    const char *name;
-    uint64_t factor;
-};
-
-static const struct unit size_units[] = {
-    { "", 1 }, { "k", KB }, { "m", MB }, { "g", GB }, { NULL, 0 },
-};
-static const struct unit time_units[] = {
-    { "", 1000 },   { "ms", 1 },      { "s", 1000 },
-    { "m", 60000 }, { "h", 3600000 }, { NULL, 0 },
-};
-static const struct unit time_us_units[] = {
-    { "", 1000000 }, { "us", 1 }, { "ms", 1000 }, { "s", 1000000 }, { NULL, 0 },
-};
-static const struct unit plain_units[] = { { "", 1 }, { NULL, 0 } };
-
-static const struct unit *
-units_of(enum setting_type type)
-{
-    switch (type) {
-    case SETTING_SIZE:
-        return size_units;
-    case SETTING_TIME:
-        return time_units;
-    case SETTING_TIME_US:
-        return time_us_units;
-    default:
-        return plain_units;
-    }
-}
-
-/* DIGITS [. DIGITS] [UNIT], the whole text. The result must be a whole number
- * of what is stored: rounding could make "no limit" of a small one. Returns 1,
- * 0 (no such number), -1 (too large). */
-static int
-parse_amount(const char *text, const struct unit *unit, uint64_t *ret)
-{
-    uint64_t whole = 0, part = 0, scale = 1;
-    const char *p = text;
-
-    if (!is_digit(*p)) {
-        return 0;
-    }
-    for (; is_digit(*p); p++) {
-        if (__builtin_mul_overflow(whole, UINT64_C(10), &whole) ||
-            __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole)) {
-            return -1;
-        }
-    }
-    if (*p == '.' && unit[1].name != NULL) {
-        p++;
-        if (!is_digit(*p)) {
-            return 0;
-        }
-        for (; is_digit(*p); p++) {
-            if (scale == 1000000) {
-                return 0;
-            }
-            part = part * 10 + (uint64_t)(*p - '0');
-            scale *= 10;
-        }
-    }
-    while (unit->name != NULL && strcasecmp(unit->name, p) != 0) {
-        unit++;
-    }
-    if (unit->name == NULL || part * unit->factor % scale != 0) {
-        return 0;
-    }
-    if (__builtin_mul_overflow(whole, unit->factor, &whole) ||
-        __builtin_add_overflow(whole, part * unit->factor / scale, &whole)) {
-        return -1;
-    }
-    *ret = whole;
-    return 1;
-}
-
-/* A number as people write it: the largest unit that divides it. */
-static char *
-format_amount(uint64_t n, const struct unit *unit, char *out, size_t size)
-{
-    const struct unit *best = NULL;
-
-    for (const struct unit *u = unit + 1; unit[1].name != NULL && u->name;
-         u++) {
-        if (n != 0 && n % u->factor == 0 &&
-            (best == NULL || u->factor > best->factor)) {
-            best = u;
-        }
-    }
-    snprintf(out, size, "%llu%s",
-             (unsigned long long)(best != NULL ? n / best->factor : n),
-             best != NULL ? best->name : "");
-    return out;
-}
-
-static const char *
-amount_advice(enum setting_type type)
-{
-    switch (type) {
-    case SETTING_SIZE:
-        return "a size; write bytes, or a number with k, m or g, such as 64k";
-    case SETTING_TIME:
-        return "a time; write seconds, or a number with ms, s, m or h, such "
-               "as 30s";
-    case SETTING_TIME_US:
-        return "a time; write seconds, or a number with us, ms or s, such as "
-               "5ms";
-    default:
-        return "a whole number";
-    }
-}
-
 static int
 set_amount(void *out, const struct setting *row, const char *value,
            struct conf_error *err)
 {
-    const struct unit *unit = units_of(row->type);
     char min[32], max[32];
     uint64_t n = 0;
     unsigned small;
     int rc;
 
-    rc = parse_amount(value, unit, &n);
+    rc = conf_amount_parse(value, row->type, &n);
     if (rc == 0) {
         return conf_fail(err, "%s: \"%s\" is not %s", row->name, value,
-                         amount_advice(row->type));
+                         conf_amount_advice(row->type));
     }
     if (rc < 0 || n < row->min || n > row->max) {
         return conf_fail(
             err, "%s: %s is out of range; from %s to %s is possible", row->name,
-            value, format_amount(row->min, unit, min, sizeof(min)),
-            format_amount(row->max, unit, max, sizeof(max)));
+            value, conf_amount_format(row->min, row->type, min, sizeof(min)),
+            conf_amount_format(row->max, row->type, max, sizeof(max)));
     }
     if (row->type == SETTING_UINT) {
         small = (unsigned)n;
@@ -364,7 +244,7 @@ settings_core_limit(const char *text, uint64_t *ret_bytes)
         *ret_bytes = UINT64_MAX;
         return 0;
     }
-    return parse_amount(text, size_units, ret_bytes) == 1 ? 0 : -1;
+    return conf_amount_parse(text, SETTING_SIZE, ret_bytes) == 1 ? 0 : -1;
 }
 
 int
@@ -395,6 +275,16 @@ conf_check_words(const struct setting *row, const char *value,
     }
     conf_list_release(&words);
     return 0;
+}
+
+bool
+conf_is_pool_name(const char *name)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+
+    return name[0] != '\0' && strlen(name) <= CONF_POOL_NAME_MAX &&
+           name[strspn(name, allowed)] == '\0';
 }
 
 /* -- rows ------------------------------------------------------------------ */
@@ -558,298 +448,4 @@ settings_first_given(const struct pool_settings *s)
         }
     }
     return NULL;
-}
-
-/* -- what no single setting can tell --------------------------------------- */
-
-static int
-finish_threads(struct pool_settings *s, struct conf_error *err)
-{
-    if (s->threads > 1 && s->mode == CONF_PREFORK) {
-        if (settings_is_given(s, "mode")) {
-            return conf_fail_about(
-                err, "threads",
-                "threads is %u, but in mode prefork a worker has one "
-                "thread: use mode threaded, or more workers",
-                s->threads);
-        }
-        s->mode = CONF_THREADED;
-    }
-    if (s->mode == CONF_THREADED && !settings_is_given(s, "threads")) {
-        s->threads = 8;
-    }
-    if (!settings_is_given(s, "switch_interval")) {
-        s->switch_interval_us = s->threads > 1 ? 1000 : 0;
-    }
-    if (s->engine == CONF_ENGINE_LIBFCGI && s->protocol == CONF_PROTO_SCGI) {
-        return conf_fail_about(err, "engine",
-                               "engine libfcgi speaks FastCGI only; leave out "
-                               "protocol scgi, or use engine epoll");
-    }
-    return 0;
-}
-
-/* a must not be more than b. */
-static int
-check_order(const char *a_name, unsigned a, const char *b_name, unsigned b,
-            struct conf_error *err)
-{
-    return a <= b ? 0
-                  : conf_fail_about(err, a_name, "%s is %u, more than %s, %u",
-                                    a_name, a, b_name, b);
-}
-
-/* Of min_workers, workers and max_workers, what was not given follows what was.
- */
-static int
-finish_workers(struct pool_settings *s, struct conf_error *err)
-{
-    bool given = settings_is_given(s, "workers");
-
-    if (s->scaling == CONF_SCALING_ONDEMAND &&
-        !settings_is_given(s, "min_workers")) {
-        s->min_workers = 0;
-    }
-    if (s->scaling == CONF_SCALING_DYNAMIC && s->min_workers == 0) {
-        return conf_fail_about(err, "min_workers",
-                               "min_workers is 0, which scaling dynamic cannot "
-                               "do; use at least 1, or scaling ondemand");
-    }
-    if (s->max_workers > 0 &&
-        check_order("min_workers", s->min_workers, "max_workers",
-                    s->max_workers, err) != 0) {
-        return -1;
-    }
-    if (!given && s->workers < s->min_workers) {
-        s->workers = s->min_workers;
-    }
-    if (s->max_workers == 0) {
-        s->max_workers = s->workers;
-    }
-    if (!given && s->workers > s->max_workers) {
-        s->workers = s->max_workers;
-    }
-    if (check_order("min_workers", s->min_workers, "workers", s->workers,
-                    err) != 0) {
-        return -1;
-    }
-    return check_order("workers", s->workers, "max_workers", s->max_workers,
-                       err);
-}
-
-/* Slots for short requests, of those that there always are. */
-static int
-finish_reserve(const struct pool_settings *s, struct conf_error *err)
-{
-    unsigned least =
-        s->scaling == CONF_SCALING_STATIC ? s->workers : s->min_workers;
-    bool paths = s->short_paths.count > 0 || s->long_paths.count > 0;
-
-    if (s->reserved_slots == 0) {
-        return paths ? conf_fail_about(err, "reserved_slots",
-                                       "short_paths and long_paths say nothing "
-                                       "without reserved_slots")
-                     : 0;
-    }
-    if (!paths) {
-        return conf_fail_about(err, "reserved_slots",
-                               "reserved_slots needs short_paths or "
-                               "long_paths, which say what is short");
-    }
-    if (s->engine == CONF_ENGINE_LIBFCGI) {
-        return conf_fail_about(err, "reserved_slots",
-                               "reserved_slots needs engine epoll");
-    }
-    if (s->scaling == CONF_SCALING_ONDEMAND) {
-        return conf_fail_about(err, "reserved_slots",
-                               "with scaling ondemand no worker is kept for "
-                               "anything: reserved_slots needs static or "
-                               "dynamic");
-    }
-    if (s->reserved_slots >= least * s->threads) {
-        return conf_fail_about(
-            err, "reserved_slots",
-            "reserved_slots is %u, but there are %u threads when there is "
-            "nothing to do: at least one must be left for other requests",
-            s->reserved_slots, least * s->threads);
-    }
-    return 0;
-}
-
-static int
-finish_scaling(struct pool_settings *s, struct conf_error *err)
-{
-    if (finish_workers(s, err) != 0) {
-        return -1;
-    }
-    if (!settings_is_given(s, "max_spare") && s->max_spare < s->min_spare) {
-        s->max_spare = s->min_spare;
-    }
-    if ((s->max_spare > 0 && check_order("min_spare", s->min_spare, "max_spare",
-                                         s->max_spare, err) != 0) ||
-        check_order("min_spare", s->min_spare, "max_workers", s->max_workers,
-                    err) != 0) {
-        return -1;
-    }
-    if (finish_reserve(s, err) != 0) {
-        return -1;
-    }
-    if (s->max_requests_jitter > 0 && s->max_requests == 0) {
-        return conf_fail_about(err, "max_requests_jitter",
-                               "max_requests_jitter says nothing without "
-                               "max_requests");
-    }
-    if (s->request_timeout > 0 && s->slow_request > s->request_timeout) {
-        return conf_fail_about(err, "slow_request",
-                               "slow_request is longer than request_timeout: "
-                               "no request would ever be reported");
-    }
-    return 0;
-}
-
-/* A command is run as it is: nothing of Python can be said about it. Values are
- * looked at, not what was given: a template is told all of them. */
-static int
-finish_command(const struct pool_settings *s, struct conf_error *err)
-{
-    const char *python = s->virtualenv != NULL               ? "virtualenv"
-                         : s->python != NULL                 ? "python"
-                         : s->pythonpath.count > 0           ? "pythonpath"
-                         : s->warmup.count > 0               ? "warmup"
-                         : s->preload != CONF_PRELOAD_AUTO   ? "preload"
-                         : s->autoreload                     ? "autoreload"
-                         : s->mode != CONF_PREFORK           ? "mode"
-                         : s->threads > 1                    ? "threads"
-                         : s->scaling != CONF_SCALING_STATIC ? "scaling"
-                         : s->max_requests > 0               ? "max_requests"
-                         : s->request_timeout > 0            ? "request_timeout"
-                         : s->slow_request > 0               ? "slow_request"
-                         : s->after_timeout > 0              ? "after_timeout"
-                         : s->queue_timeout > 0              ? "queue_timeout"
-                                                             : NULL;
-
-    if (s->app != NULL) {
-        return conf_fail_about(err, "command",
-                               "app and command were both given; a pool runs "
-                               "either a Python application or another "
-                               "program");
-    }
-    if (python != NULL) {
-        return conf_fail_about(err, python,
-                               "%s is for Python applications, but command "
-                               "makes this pool run another program",
-                               python);
-    }
-    if (s->listen.count > 1) {
-        return conf_fail_about(err, "listen",
-                               "listen has %u addresses, but the program of "
-                               "command gets one socket; use a pool for each",
-                               s->listen.count);
-    }
-    return 0;
-}
-
-static int
-finish_mount(char *mount, struct conf_error *err)
-{
-    size_t len = strlen(mount);
-
-    while (len > 0 && mount[len - 1] == '/') {
-        mount[--len] = '\0';
-    }
-    if (len == 0) {
-        return 0;
-    }
-    if (mount[0] != '/') {
-        return conf_fail_about(
-            err, "mount", "mount: \"%s\" must begin with a slash, such as /app",
-            mount);
-    }
-    for (const char *p = mount; *p != '\0';) {
-        size_t n = strcspn(++p, "/");
-
-        if (n == 0 || (n == 1 && p[0] == '.') ||
-            (n == 2 && p[0] == '.' && p[1] == '.')) {
-            return conf_fail_about(
-                err, "mount",
-                "mount: \"%s\" has an empty part, \".\" or \"..\"; "
-                "no request can have such a path",
-                mount);
-        }
-        p += n;
-    }
-    if (strpbrk(mount, "?#") != NULL) {
-        return conf_fail_about(err, "mount",
-                               "mount: \"%s\" is a path alone, without ? and #",
-                               mount);
-    }
-    return 0;
-}
-
-bool
-conf_is_pool_name(const char *name)
-{
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-
-    return name[0] != '\0' && strlen(name) <= CONF_POOL_NAME_MAX &&
-           name[strspn(name, allowed)] == '\0';
-}
-
-static int
-finish_names(const struct pool_settings *s, struct conf_error *err)
-{
-    uint64_t port;
-
-    if (!conf_is_pool_name(s->name)) {
-        return conf_fail_about(err, "name",
-                               "name: \"%s\" must be 1 to %d letters, digits, "
-                               "dots, dashes or underscores",
-                               s->name, CONF_POOL_NAME_MAX);
-    }
-    if (s->server_port != NULL &&
-        (parse_amount(s->server_port, plain_units, &port) != 1 || port < 1 ||
-         port > 65535)) {
-        return conf_fail_about(
-            err, "server_port",
-            "server_port: \"%s\" is not a port from 1 to 65535",
-            s->server_port);
-    }
-    for (const char *p = s->server_name; p != NULL && *p != '\0'; p++) {
-        if ((unsigned char)*p <= ' ' || *p == 0x7f || *p == '/') {
-            return conf_fail_about(
-                err, "server_name",
-                "server_name: \"%s\" is not the name of a host",
-                s->server_name);
-        }
-    }
-    if (s->status_path != NULL && s->ping_path != NULL &&
-        strcmp(s->status_path, s->ping_path) == 0) {
-        return conf_fail_about(err, "ping_path",
-                               "ping_path and status_path are both \"%s\"",
-                               s->ping_path);
-    }
-    return 0;
-}
-
-int
-settings_finish(struct pool_settings *s, struct conf_error *err)
-{
-    if (s->app == NULL && s->command == NULL) {
-        return conf_fail(err,
-                         "no application was given; app is module:callable or "
-                         "the path of a Python file");
-    }
-    if (s->listen.count == 0) {
-        return conf_fail(err,
-                         "no address to listen on was given; listen (--listen "
-                         "on the command line) is for example "
-                         "unix:/run/forebay/app.sock or :9000");
-    }
-    if ((s->command != NULL && finish_command(s, err) != 0) ||
-        finish_threads(s, err) != 0 || finish_scaling(s, err) != 0 ||
-        finish_names(s, err) != 0) {
-        return -1;
-    }
-    return finish_mount(s->mount, err);
 }
