@@ -83,6 +83,7 @@ conntable_open(struct conntable *t, int fd, enum decoder_kind kind)
     c->registered = false;
     c->hangup = false;
     c->served = false;
+    c->widened = false;
     c->phase = CONN_HEAD;
     c->lingered = 0;
     c->waits_since_ns = 0;

@@ -51,6 +51,7 @@ struct connection {
     bool hangup;     /* epoll told of a shutdown or an error: read on until
                         end of file although a read came up short */
     bool served;     /* has answered at least one request */
+    bool widened;    /* its send buffer has been made larger */
     enum conn_phase phase;
     uint64_t waits_since_ns;      /* for the head of its next request; 0: it is
                                      not waiting for one that has begun */

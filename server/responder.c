@@ -34,6 +34,7 @@ enum {
     SMALL_BYTES = 4096,       /* of an answer that is copied together */
     SMALL_PIECES = 8,
     FILE_RECORD = 15 * 4096, /* of a file: whole pages */
+    SEND_BUFFER = 425984,    /* asked for; the kernel takes wmem_max at most */
 };
 
 static struct responder *
@@ -454,6 +455,27 @@ wait_writable(struct responder *r)
     }
 }
 
+/* The socket was full for the first time: a larger buffer lets the answer leave
+ * with fewer waits, and an answer that fits into it frees this thread however
+ * slowly the front end reads. TCP sizes its buffers itself. True when it is
+ * worth another try; once for a connection. */
+static bool
+widen(struct responder *r)
+{
+    int domain = 0, bytes = SEND_BUFFER;
+    socklen_t len = sizeof(domain);
+
+    if (r->c->widened) {
+        return false;
+    }
+    r->c->widened = true;
+    if (getsockopt(r->c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+        domain == AF_UNIX) {
+        setsockopt(r->c->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+    }
+    return true;
+}
+
 /* Send all of iov (which is used up). */
 static int
 send_all(struct responder *r, struct iovec *iov, int count, int flags)
@@ -470,6 +492,9 @@ send_all(struct responder *r, struct iovec *iov, int count, int flags)
 
         if (n < 0) {
             if (errno == EAGAIN) {
+                if (widen(r)) {
+                    continue;
+                }
                 scoreboard_set(r->x->score, SCORE_WRITING);
                 rc = wait_writable(r);
                 scoreboard_set(r->x->score, SCORE_RUNNING);
@@ -763,6 +788,9 @@ send_file_bytes(struct responder *r, int fd, off_t *offset, uint64_t len)
         } else if (n == 0) {
             return fail(r, -EIO);
         } else if (errno == EAGAIN) {
+            if (widen(r)) {
+                continue;
+            }
             r->sending = true;
             rc = wait_writable(r);
             r->sending = false;
