@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Interleaved rounds: in each, every contender answers the same load."""
 import json
+import os
 import statistics
 import subprocess
 
-from .servers import Failed
+from .servers import BENCH, WORKLOADS, Failed
 
 
 class Contender:
@@ -20,6 +21,33 @@ class Contender:
         self.reference = reference  # what the others are compared with
         self.bars = bars or {}      # metric -> (bar of the first issue, goal)
         self.results = []
+
+    def run(self, setup, requests, accept_failures):
+        return run_once(setup, self, requests, accept_failures)
+
+
+class Loop:
+    """The application alone, called in a loop by the same Python: what no
+    server can go below."""
+
+    front = None
+    reference = False
+
+    def __init__(self, label, app):
+        self.label, self.app, self.bars, self.results = label, app, {}, []
+
+    def run(self, setup, requests, accept_failures):
+        argv = ["/usr/bin/python3", os.path.join(BENCH, "peers", "loop.py"),
+                self.app, str(requests)]
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, text=True, cwd=WORKLOADS,
+            env={**os.environ, **setup.env, "PYTHONPATH": WORKLOADS,
+                 "PYTHONDONTWRITEBYTECODE": "1"})
+        if done.returncode != 0:
+            raise Failed(" ".join(argv))
+        return {"cpu_us": float(done.stdout), "failed": 0,
+                "requests": requests, "front_us": 0.0, "both_us": 0.0,
+                "rps": 0.0, "p50_us": 0.0, "p99_us": 0.0}
 
 
 def load(setup, address, options, accept_failures=False):
@@ -64,12 +92,12 @@ def rounds(setup, contenders, requests, count, accept_failures=False):
     """A short run of each that does not count, then count rounds; every
     second one goes backwards."""
     for contender in contenders:
-        run_once(setup, contender, max(requests // 10, 20), accept_failures)
+        contender.run(setup, max(requests // 10, 20), accept_failures)
     for number in range(count):
         order = contenders if number % 2 == 0 else contenders[::-1]
         for contender in order:
-            contender.results.append(run_once(setup, contender, requests,
-                                              accept_failures))
+            contender.results.append(contender.run(setup, requests,
+                                                   accept_failures))
 
 
 METRICS = ("cpu_us", "front_us", "both_us", "rps", "p50_us", "p99_us")

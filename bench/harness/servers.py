@@ -136,6 +136,13 @@ def libfcgi(name, setup, workers=2):
                   {"fcgi": "unix:" + path}, setup.folder)
 
 
+def bare(name, setup, kind, workers=2):
+    """The same answers in C with the fewest system calls: the floor."""
+    path = os.path.join(setup.folder, name + ".sock")
+    return Server(name, [setup.bare, path, str(workers), kind],
+                  {"fcgi": "unix:" + path}, setup.folder)
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

@@ -23,6 +23,7 @@ class Setup:
         self.forebay = self.program(build, "forebay")
         self.load = self.program(build, "bench/forebay-load")
         self.libfcgi = self.program(build, "bench/forebay-bench-libfcgi")
+        self.bare = self.program(build, "bench/forebay-bench-bare")
 
     @staticmethod
     def program(build, name):

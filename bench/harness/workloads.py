@@ -6,7 +6,7 @@ import contextlib
 
 from . import frontends, servers
 from .frontends import Backend
-from .measure import Contender, load, rounds, summary
+from .measure import Contender, Loop, load, rounds, summary
 
 HELLO = ("--check-length", 14, "--check-prefix", "Hello, world!")
 PICTURE = ("--check-length", 313 * 1024)
@@ -52,18 +52,29 @@ def direct(label, server, options, protocol="fcgi", keep=False, clients=16,
     return Contender(label, server, address, options, **more)
 
 
-def page(setup, app, options, bar, requests, clients=16):
-    """forebay and uWSGI with one application."""
-    with started(servers.forebay("forebay", setup, app),
-                 servers.uwsgi("uwsgi", setup, app)) as (ours, theirs):
-        return compare(setup, [
+def page(setup, app, options, bar, requests, clients=16, floor=None):
+    """forebay and uWSGI with one application, and a floor: an answer of
+    peers/bare.c, or "loop", the application alone."""
+    with contextlib.ExitStack() as stack:
+        def start(server):
+            return stack.enter_context(started(server))[0]
+        ours = start(servers.forebay("forebay", setup, app))
+        theirs = start(servers.uwsgi("uwsgi", setup, app))
+        contenders = [
             direct("forebay", ours, options, bars={"cpu_us": bar},
                    clients=clients),
             direct("forebay, kept", ours, options, keep=True,
                    clients=clients),
             direct("uWSGI fastcgi", theirs, options, reference=True,
-                   clients=clients),
-        ], requests)
+                   clients=clients)]
+        if floor == "loop":
+            contenders.append(Loop("the application alone", app))
+        elif floor:
+            contenders.append(direct(
+                "bare C", start(servers.bare("bare", setup, floor)),
+                [o for o in options if o != "--check-echo"],
+                clients=clients))
+        return compare(setup, contenders, requests)
 
 
 @workload("hello", "hello, 16 connections", 30000)
@@ -72,8 +83,9 @@ def hello(setup, requests):
                              options=["--engine", "libfcgi"])
     with started(servers.forebay("forebay", setup, "hello"), engine,
                  servers.uwsgi("uwsgi", setup, "hello"),
-                 servers.libfcgi("libfcgi", setup)) as (
-                     ours, classic, theirs, c_only):
+                 servers.libfcgi("libfcgi", setup),
+                 servers.bare("bare", setup, "hello")) as (
+                     ours, classic, theirs, c_only, bare):
         return compare(setup, [
             direct("forebay, new", ours, HELLO,
                    bars={"cpu_us": (0.60, 0.60)}),
@@ -89,6 +101,7 @@ def hello(setup, requests):
             direct("C and libfcgi", c_only, HELLO),
             direct("C and libfcgi, kept, c=2", c_only, HELLO, keep=True,
                    clients=2),
+            direct("bare C", bare, HELLO),
         ], requests)
 
 
@@ -146,37 +159,39 @@ def behind_nginx(setup, requests):
 @workload("pyramid", "Pyramid and Jinja2, 10 KB", 2000)
 def pyramid(setup, requests):
     return page(setup, "pyramid_page", ("--check-prefix", "<!DOCTYPE html>"),
-                (0.72, 0.70), requests)
+                (0.72, 0.70), requests, floor="loop")
 
 
 @workload("django", "Django, 15 SQLite queries", 400)
 def django(setup, requests):
     return page(setup, "django_page", ("--check-prefix", "<!DOCTYPE html>"),
-                (None, 0.88), requests)
+                (None, 0.88), requests, floor="loop")
 
 
 @workload("chunks", "1 MB in 64 chunks", 2000)
 def chunks(setup, requests):
     return page(setup, "chunks", ("--check-length", 1 << 20), (0.60, 0.55),
-                requests, clients=4)
+                requests, clients=4, floor="chunks")
 
 
 @workload("echo", "echo of 64 KB", 15000)
 def echo(setup, requests):
     return page(setup, "echo", ("--body-size", 65536, "--check-length", 65536,
-                                "--check-echo"), (0.55, 0.50), requests)
+                                "--check-echo"), (0.55, 0.50), requests,
+                floor="echo")
 
 
 @workload("post", "POST of 10 MB", 200)
 def post(setup, requests):
     return page(setup, "post", ("--body-size", 10 << 20, "--check-prefix",
                                 "10485760\n"), (0.55, 0.48), requests,
-                clients=4)
+                clients=4, floor="post")
 
 
 @workload("picture", "313 KB by file_wrapper", 8000)
 def picture(setup, requests):
-    return page(setup, "picture", PICTURE, (None, 0.70), requests, clients=4)
+    return page(setup, "picture", PICTURE, (None, 0.70), requests, clients=4,
+                floor=setup.env["BENCH_PICTURE"])
 
 
 @workload("accel", "313 KB by X-Accel-Redirect", 8000)
