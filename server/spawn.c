@@ -11,25 +11,21 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/listener.h"
 #include "server/log.h"
 #include "server/spawn_options.h"
 #include "server/spawn_pool.h"
+#include "server/spawn_program.h"
 
-enum {
-    EXIT_USAGE = 255, /* all mistakes and failures before the first program */
-    SETTLE_MS = 100,  /* a program that ends within this could not serve */
-};
+/* All mistakes and failures before the first program. */
+enum { EXIT_USAGE = 255 };
 
 struct spawn {
     const char *name;
@@ -191,22 +187,6 @@ open_pidfile(struct spawn *s)
     return 0;
 }
 
-static void
-note_pid(const struct spawn *s, pid_t pid, bool first)
-{
-    char text[32];
-    int len;
-
-    if (s->pid_fd < 0) {
-        return;
-    }
-    len = snprintf(text, sizeof(text), "%s%ld", first ? "" : "\n", (long)pid);
-    if (write(s->pid_fd, text, (size_t)len) != len) {
-        fail(s, "-P: %s cannot be written: %s; the program runs", s->o.pidfile,
-             strerror(errno));
-    }
-}
-
 /* -- rights -----------------------------------------------------------------
  */
 
@@ -251,115 +231,18 @@ prepare(struct spawn *s)
     return 0;
 }
 
-/* -- programs ---------------------------------------------------------------
- */
-
-/* Only returns when it cannot be run, with errno. */
-static void
-become_program(const struct spawn *s)
-{
-    char *line;
-
-    dup2(s->socket.fd, STDIN_FILENO);
-    if (s->o.program != NULL) {
-        execv(s->o.program[0], s->o.program);
-    } else if (asprintf(&line, "exec %s", s->o.shell) >= 0) {
-        execl("/bin/sh", "sh", "-c", line, (char *)NULL);
-        free(line);
-    }
-}
-
-static const char *
-program_name(const struct spawn *s)
-{
-    return s->o.program != NULL ? s->o.program[0] : "/bin/sh";
-}
-
-/* In the child; what became of execv goes to said. */
-static void
-start_program(const struct spawn *s, int said)
-{
-    int error;
-
-    setsid();
-    dup2(s->null_fd, STDOUT_FILENO);
-    dup2(s->null_fd, STDERR_FILENO);
-    become_program(s);
-    error = errno;
-    (void)!write(said, &error, sizeof(error));
-    _exit(error);
-}
-
-/* Has it ended within SETTLE_MS? Its status is in *ret then. */
-static bool
-ended_at_once(pid_t pid, int *ret)
-{
-    struct pollfd wait = { .fd = (int)syscall(SYS_pidfd_open, pid, 0),
-                           .events = POLLIN };
-
-    while (poll(&wait, 1, SETTLE_MS) < 0 && errno == EINTR) {
-    }
-    if (wait.fd >= 0) {
-        close(wait.fd);
-    }
-    return waitpid(pid, ret, WNOHANG) == pid;
-}
-
-/* Of one that could not serve: a sentence, and the exit code. */
 static int
-tell_end(const struct spawn *s, int error, int status)
+start_programs(const struct spawn *s)
 {
-    if (error != 0) {
-        fail(s, "%s cannot be run: %s", program_name(s), strerror(error));
-        return error;
-    }
-    if (WIFSIGNALED(status)) {
-        fail(s, "%s was ended at once by signal %d", program_name(s),
-             WTERMSIG(status));
-        return 1;
-    }
-    fail(s, "%s ended at once with exit code %d", program_name(s),
-         WEXITSTATUS(status));
-    return WEXITSTATUS(status);
-}
-
-/* Start it once. 0, or the exit code. */
-static int
-spawn_one(const struct spawn *s, bool *first)
-{
-    int said[2], error = 0, status = 0;
-    pid_t pid;
-
-    fflush(stdout);
-    pid = pipe2(said, O_CLOEXEC) == 0 ? fork() : -1;
-    if (pid == 0) {
-        start_program(s, said[1]);
-    }
-    if (pid < 0) {
-        fail(s, "no process for %s: %s", program_name(s), strerror(errno));
-        return EXIT_USAGE;
-    }
-    close(said[1]);
-    /* It closes at exec. */
-    if (read(said[0], &error, sizeof(error)) != sizeof(error)) {
-        error = 0;
-    }
-    close(said[0]);
-    if (ended_at_once(pid, &status)) {
-        return tell_end(s, error, status);
-    }
-    /* Scripts read this line. */
-    printf("spawn-fcgi: child spawned successfully: PID: %ld\n", (long)pid);
-    note_pid(s, pid, *first);
-    *first = false;
-    return 0;
-}
-
-static int
-spawn_programs(struct spawn *s)
-{
-    bool first = true;
-    int code = 0, one;
+    const struct spawn_program program = {
+        .name = s->name,
+        .words = s->o.program,
+        .shell = s->o.shell,
+        .socket_fd = s->socket.fd,
+        .null_fd = s->null_fd,
+        .pid_fd = s->pid_fd,
+        .pid_path = s->o.pidfile,
+    };
 
     if (s->o.php_children >= 0) {
         char number[16];
@@ -367,17 +250,8 @@ spawn_programs(struct spawn *s)
         snprintf(number, sizeof(number), "%d", s->o.php_children);
         setenv("PHP_FCGI_CHILDREN", number, 1);
     }
-    if (s->o.stay) {
-        become_program(s);
-        one = errno;
-        fail(s, "%s cannot be run: %s", program_name(s), strerror(one));
-        return one;
-    }
-    for (int i = 0; i < s->o.children; i++) {
-        one = spawn_one(s, &first);
-        code = one != 0 ? one : code;
-    }
-    return code;
+    return s->o.stay ? spawn_program_become(&program)
+                     : spawn_program_start(&program, s->o.children);
 }
 
 /* -- command line -----------------------------------------------------------
@@ -440,7 +314,7 @@ run(struct spawn *s)
     }
     /* Errors come back as sentences. */
     log_set_level(LOG_LEVEL_ERROR);
-    return prepare(s) == 0 ? spawn_programs(s) : EXIT_USAGE;
+    return prepare(s) == 0 ? start_programs(s) : EXIT_USAGE;
 }
 
 int

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,6 +376,7 @@ spawn_pool(const char *name, const struct spawn_options *o,
 {
     struct build b = { .s = malloc(sizeof(*b.s)) };
     bool inherited, stay;
+    sigset_t none;
     int code;
 
     if (b.s == NULL || settings_init(b.s) != 0) {
@@ -393,6 +395,10 @@ spawn_pool(const char *name, const struct spawn_options *o,
         free(b.s);
         return EXIT_USAGE;
     }
+    /* What a parent blocked or ignores must not make a manager deaf. */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGCHLD, SIG_DFL);
     upgrade_receive();
     inherited_close(inherited);
     /* Somebody waits for this very process: who has started it on a socket, or

@@ -354,6 +354,7 @@ def deaf():
     """What a parent may hand on."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 
 
@@ -575,6 +576,25 @@ def test_each_of_several_is_looked_at(ran):
     assert found.plain(found.read("pid")) == "PID0\nPID1"
     assert found.read("err") == ("spawn-fcgi: /bin/sh ended at once with exit "
                                  "code 6\n")
+
+
+def test_a_parent_that_ignores_its_children(ran):
+    """The kernel would reap them: nobody could tell how they ended."""
+    def deaf_to_children():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    found = ran("ours", ["-s", "s", "--", "/bin/false"], 0,
+                preexec_fn=deaf_to_children)
+    assert found.code == 1 and not found.read("out")
+    found = ran("ours", ["-s", "s"] + GO, preexec_fn=deaf_to_children)
+    assert "ignored %d" % signal.SIGCHLD in found.result()["program 0"]
+
+
+def test_many(ran):
+    """They are looked at together."""
+    found = ran("ours", ["-s", "s", "-P", "pid", "-F", "60"] + GO, 60)
+    assert found.read("pid").split() == re.findall(r"PID: (\d+)",
+                                                   found.read("out"))
+    assert sorted(map(int, found.read("pid").split())) == found.pids
 
 
 def test_why_a_program_cannot_be_run(ran):

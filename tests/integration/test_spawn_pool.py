@@ -352,6 +352,19 @@ def test_the_binary_is_replaced(supervised):
     assert not os.path.exists(run.address)
 
 
+def test_what_the_parent_blocked(supervised):
+    def deaf():
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 32))
+    run = supervised(preexec_fn=deaf)
+    old = run.wait_programs(1)
+    os.kill(old[0], signal.SIGKILL)
+    new, = run.wait_programs(1, without=old)
+    assert not proc.signals(new, "SigBlk") and not proc.signals(new, "SigIgn")
+    run.stop()
+
+
 def test_in_the_foreground(supervised):
     run = spawn_foreground(supervised)
     assert json.loads(run.ask().body)["number"] == 1
