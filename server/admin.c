@@ -48,16 +48,8 @@ open_control(struct admin *a, uv_loop_t *loop, const char *path,
              const struct control_handlers *h, char *why, size_t size)
 {
     struct listener l[EXECUTOR_MAX_LISTENERS];
-    struct address address;
     int n;
 
-    if (address_parse(path, &address, why, size) != 0) {
-        return -1;
-    }
-    if (address.kind != ADDRESS_UNIX) {
-        snprintf(why, size, "%s is no path of a unix socket", path);
-        return -1;
-    }
     n = open_sockets(a, "control", path, &control_rights, l, why, size);
     if (n < 0) {
         return -1;
@@ -84,6 +76,36 @@ open_status(struct admin *a, uv_loop_t *loop, const char *text,
     }
     a->status = status_server_open(loop, l, (unsigned)n, &a->source);
     return a->status != NULL ? 0 : -1;
+}
+
+static int
+check_address(const char *name, const char *text, bool unix_only, char *why,
+              size_t size)
+{
+    struct address a;
+    char wrong[700];
+
+    if (text == NULL) {
+        return 0;
+    }
+    if (address_parse(text, &a, wrong, sizeof(wrong)) != 0) {
+        snprintf(why, size, "%s: %s", name, wrong);
+        return -1;
+    }
+    if (unix_only && a.kind != ADDRESS_UNIX) {
+        snprintf(why, size, "%s: %s is no path of a unix socket", name, text);
+        return -1;
+    }
+    return 0;
+}
+
+int
+admin_check(const struct manager_settings *s, char *why, size_t size)
+{
+    return check_address("control", s->control, true, why, size) != 0
+               ? -1
+               : check_address("status_listen", s->status_listen, false, why,
+                               size);
 }
 
 int

@@ -26,6 +26,10 @@ struct admin {
     struct listener_set listeners; /* theirs: to be passed on */
 };
 
+/* Are the addresses of control and status_listen well-formed? 0, or -1 with a
+ * sentence. */
+int admin_check(const struct manager_settings *s, char *why, size_t size);
+
 /* Open what s asks for (control and status_listen). h is borrowed; pool, the
  * first one's settings, says who may use a unix socket of status_listen. 0, or
  * -1 with a sentence in why; admin_close() is due in either case. */

@@ -5,6 +5,7 @@
 #include "server/control.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,32 +158,52 @@ do_reload(struct client *c, const struct command *cmd)
 
 /* Held for ever: the connection ends with the manager. */
 static void
-stop(struct client *c, bool deadline)
+do_stop(struct client *c, const struct command *cmd)
 {
     const struct control_handlers *h = handlers(c);
 
+    (void)cmd;
     if (hold(c) == 0) {
         answer_ok(c);
-        h->stop(h->ctx, deadline);
+        h->stop(h->ctx);
     }
 }
 
-static void
-do_stop(struct client *c, const struct command *cmd)
+/* "timeout=5000". False: it is something else. */
+static bool
+read_timeout(const char *word, uint64_t *ret_ms)
 {
-    (void)cmd;
-    stop(c, true);
+    static const char name[] = "timeout=";
+    const char *text = word + sizeof(name) - 1;
+    char *end;
+
+    if (strncmp(word, name, sizeof(name) - 1) != 0 ||
+        !isdigit((unsigned char)*text)) {
+        return false;
+    }
+    errno = 0;
+    *ret_ms = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0';
 }
 
 static void
 do_drain(struct client *c, const struct command *cmd)
 {
     const struct control_handlers *h = handlers(c);
+    uint64_t timeout_ms = 0;
+    int words = cmd->words;
 
-    if (cmd->words == 1) {
-        stop(c, false);
+    if (words > 1 && read_timeout(cmd->word[words - 1], &timeout_ms)) {
+        words--;
+    }
+    if (words > 2) {
+        answer_error(c, "usage: drain [POOL] [timeout=MS]");
     } else if (hold(c) == 0) {
-        h->drain(h->ctx, cmd->word[1], on_done, c);
+        if (words == 1) {
+            answer_ok(c); /* as stop */
+        }
+        h->drain(h->ctx, words > 1 ? cmd->word[1] : NULL, timeout_ms, on_done,
+                 c);
     }
 }
 
@@ -247,7 +268,7 @@ static const struct verb {
     { "metrics", do_metrics, 1, 1, "", false },
     { "reload", do_reload, 1, 2, " [POOL]", true },
     { "stop", do_stop, 1, 1, "", true },
-    { "drain", do_drain, 1, 2, " [POOL]", true },
+    { "drain", do_drain, 1, 3, " [POOL] [timeout=MS]", true },
     { "log-reopen", do_log_reopen, 1, 1, "", true },
     { "scale", do_scale, 3, 3, " POOL N|+N|-N", true },
 };

@@ -4,7 +4,7 @@
  * manager's user may open. A client sends one line,
  *
  *     ping | status | status json | metrics | reload [POOL] | stop |
- *     drain [POOL] | scale POOL N|+N|-N | log-reopen
+ *     drain [POOL] [timeout=MS] | scale POOL N|+N|-N | log-reopen
  *
  * and is answered "ok" or "error: " and a sentence; behind "ok" text may
  * follow. The end of the connection ends the answer. reload is answered when it
@@ -18,6 +18,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <uv.h>
 
 #include "protocol/buf.h"
@@ -36,11 +37,12 @@ struct control_handlers {
     /* pool NULL: all of them, as the configuration file says now. done may be
      * called at once. */
     void (*reload)(void *ctx, const char *pool, control_done done, void *who);
-    /* Stop the manager, with or without a deadline for what runs; the
-     * connection ends with it. */
-    void (*stop)(void *ctx, bool deadline);
-    /* Let a pool finish without a deadline; done when it is gone. */
-    void (*drain)(void *ctx, const char *pool, control_done done, void *who);
+    /* Stop the manager; the connection ends with it. */
+    void (*stop)(void *ctx);
+    /* Let a pool finish, for so long at most (0: without a deadline); done when
+     * it is gone. pool NULL: the manager, as stop. */
+    void (*drain)(void *ctx, const char *pool, uint64_t timeout_ms,
+                  control_done done, void *who);
     void (*log_reopen)(void *ctx, control_done done, void *who);
     /* sign is '=', '+' or '-'. */
     int (*scale)(void *ctx, const char *pool, char sign, unsigned number,

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -38,8 +39,8 @@ static const char usage[] =
     "  reload [POOL]          new configuration and code; ends when the new\n"
     "                         workers serve, or fails and says why\n"
     "  scale POOL N|+N|-N     so many workers, more, fewer\n"
-    "  drain [POOL]           take nothing new, finish what runs, without a\n"
-    "                         deadline\n"
+    "  drain [POOL] [--timeout TIME]  take nothing new, finish what runs;\n"
+    "                         without a deadline, unless there is a time\n"
     "  stop                   stop, as SIGTERM does; ends when it has ended\n"
     "  log-reopen             open the log files anew\n"
     "\n"
@@ -47,15 +48,20 @@ static const char usage[] =
     "                         environment's FOREBAY_CONTROL, else\n"
     "                         /run/forebay/control.sock\n"
     "  -c, --config FILE      the socket that this configuration names\n"
+    "      --wait TIME        how long the manager may be silent before it is\n"
+    "                         taken for dead; default 30s\n"
     "  -h, --help             this text\n"
     "\n"
-    "Exit codes: 0 done; 1 not done, with a sentence on standard error; 64 "
-    "usage.\n";
+    "TIME is a number of seconds, or one with ms, s, m or h. Exit codes: 0 "
+    "done;\n"
+    "1 not done, with a sentence on standard error; 64 usage; 78 FILE is "
+    "wrong.\n";
 
 #define DEFAULT_CONTROL "/run/forebay/control.sock"
 
 enum {
-    ANSWER_MS = 30000, /* of a manager that has nothing to wait for */
+    SILENCE_MS = 30000, /* --wait */
+    DIAL_MS = 20,       /* between two attempts at a queue that is full */
     ANSWER_MAX = 256 * 1024 * 1024,
     WATCH_MS = 2000,
     WATCH_MIN_MS = 100,
@@ -68,7 +74,10 @@ struct ctl {
     bool given;                  /* the socket was named */
     bool help;
     bool json;
-    bool patient; /* the answer may take its time */
+    bool patient; /* the answer may take its time, as long as the manager is
+                     alive */
+    uint64_t silence_ms;
+    uint64_t timeout_ms; /* of drain; 0: none was given */
     unsigned watch_ms;
 };
 
@@ -113,12 +122,13 @@ read_config(struct ctl *c, const char *file)
     int code;
 
     if (config_read(file, &config, &err) != 0) {
-        return complain(1, "%s", conf_error_format(&err, text, sizeof(text)));
+        return complain(EX_CONFIG, "%s",
+                        conf_error_format(&err, text, sizeof(text)));
     }
     if (config.manager.control != NULL) {
         code = set_control(c, config.manager.control);
     } else {
-        code = complain(1,
+        code = complain(EX_CONFIG,
                         "%s names no control socket (control = PATH in "
                         "[forebay])",
                         file);
@@ -142,6 +152,28 @@ set_watch(struct ctl *c, const char *text)
     }
     c->watch_ms = (unsigned)(seconds * 1000);
     return 0;
+}
+
+/* A time as in the configuration, and not 0. */
+static int
+set_time(const char *option, const char *text, uint64_t *ret_ms)
+{
+    struct pool_settings s;
+    struct conf_error err;
+    int code = 0;
+
+    if (settings_init(&s) != 0) {
+        return complain(1, "out of memory");
+    }
+    if (settings_set(&s, "graceful_timeout", text, &err) != 0 ||
+        s.graceful_timeout == 0) {
+        code = complain(EX_USAGE,
+                        "%s takes a time such as 30, 500ms or 5m, not \"%s\"",
+                        option, text);
+    }
+    *ret_ms = s.graceful_timeout;
+    settings_release(&s);
+    return code;
 }
 
 static int
@@ -185,16 +217,20 @@ is_option(const char *word, const char *name)
 static int
 read_option(struct ctl *c, int argc, char **argv, int *i)
 {
-    static const char *const names[] = { "--control", "--config", "-c" };
+    static const char *const names[] = { "--control", "--timeout", "--wait",
+                                         "--config", "-c" };
     const char *word = argv[*i], *value;
 
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 5; n++) {
         if (is_option(word, names[n])) {
             value = value_of(names[n], argc, argv, i);
             if (value == NULL) {
                 return complain(EX_USAGE, "%s needs a value", names[n]);
             }
-            return n == 0 ? set_control(c, value) : read_config(c, value);
+            return n == 0   ? set_control(c, value)
+                   : n == 1 ? set_time(names[n], value, &c->timeout_ms)
+                   : n == 2 ? set_time(names[n], value, &c->silence_ms)
+                            : read_config(c, value);
         }
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
@@ -226,13 +262,81 @@ is_number(const char *word)
     return word[0] == '-' && isdigit((unsigned char)word[1]);
 }
 
+/* What can be wrong with a command is said here, so that a slip has the exit
+ * code of one; the manager checks again. */
+static const struct verb {
+    const char *name;
+    int min_words, max_words; /* behind the name */
+    const char *words;
+    bool patient;
+} verbs[] = {
+    { "status", 0, 0, "", false },
+    { "metrics", 0, 0, "", false },
+    { "ping", 0, 0, "", false },
+    { "log-reopen", 0, 0, "", true },
+    { "reload", 0, 1, " [POOL]", true },
+    { "stop", 0, 0, "", true },
+    { "drain", 0, 1, " [POOL] [--timeout TIME]", true },
+    { "scale", 2, 2, " POOL N|+N|-N", false },
+};
+
+static const struct verb *
+find_verb(const char *line)
+{
+    size_t len = strcspn(line, " ");
+
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
+        if (strlen(verbs[i].name) == len &&
+            memcmp(verbs[i].name, line, len) == 0) {
+            return &verbs[i];
+        }
+    }
+    return NULL;
+}
+
+/* What scale takes: "3", "+1", "-2". */
+static bool
+is_scale(const char *word)
+{
+    word += *word == '+' || *word == '-';
+    return *word != '\0' && word[strspn(word, "0123456789")] == '\0';
+}
+
+static int
+check_words(const struct ctl *c, const struct verb *v)
+{
+    int words = 0;
+
+    for (const char *p = c->line; *p != '\0'; p++) {
+        words += *p == ' ';
+    }
+    if (words < v->min_words || words > v->max_words) {
+        return complain(EX_USAGE, "usage: forebay ctl %s%s", v->name, v->words);
+    }
+    if (strcmp(v->name, "scale") == 0 && !is_scale(strrchr(c->line, ' ') + 1)) {
+        return complain(EX_USAGE, "\"%s\" is no number of workers: N, +N or -N",
+                        strrchr(c->line, ' ') + 1);
+    }
+    return 0;
+}
+
 static int
 check_command(struct ctl *c)
 {
+    const struct verb *v = find_verb(c->line);
     bool status = strcmp(c->line, "status") == 0;
+    size_t used;
 
     if (c->line[0] == '\0') {
         fputs(usage, stderr);
+        return EX_USAGE;
+    }
+    if (v == NULL) {
+        return complain(EX_USAGE,
+                        "there is no command \"%.*s\"; see forebay ctl --help",
+                        (int)strcspn(c->line, " "), c->line);
+    }
+    if (check_words(c, v) != 0) {
         return EX_USAGE;
     }
     if ((c->json || c->watch_ms > 0) && !status) {
@@ -241,12 +345,18 @@ check_command(struct ctl *c)
     if (c->json && c->watch_ms > 0) {
         return complain(EX_USAGE, "--json and --watch exclude each other");
     }
+    if (c->timeout_ms > 0 && strcmp(v->name, "drain") != 0) {
+        return complain(EX_USAGE, "--timeout belongs to drain");
+    }
     if (c->json) {
         snprintf(c->line, sizeof(c->line), "status json");
     }
-    c->patient = strncmp(c->line, "reload", 6) == 0 ||
-                 strncmp(c->line, "stop", 4) == 0 ||
-                 strncmp(c->line, "drain", 5) == 0;
+    used = strlen(c->line);
+    if (c->timeout_ms > 0) {
+        snprintf(c->line + used, sizeof(c->line) - used, " timeout=%" PRIu64,
+                 c->timeout_ms);
+    }
+    c->patient = v->patient;
     return 0;
 }
 
@@ -313,35 +423,70 @@ fail(char *why, size_t size, const char *fmt, ...)
     return -1;
 }
 
-/* A connection to the manager, or -1 with a sentence. */
+/* Its queue may be full: of a manager that is stopped, or has much to do. */
+static int
+connect_within(int fd, const struct address *a, uint64_t ms)
+{
+    uint64_t end = clock_now_ns() + ms * NS_PER_MS;
+
+    while (connect(fd, (const struct sockaddr *)&a->un, sizeof(a->un)) != 0) {
+        if (errno != EAGAIN && errno != EINTR) {
+            return -errno;
+        }
+        if (interrupted || clock_now_ns() >= end) {
+            return -ETIMEDOUT;
+        }
+        wait_readable(-1, DIAL_MS);
+    }
+    return 0;
+}
+
+static int
+fail_silent(const struct ctl *c, char *why, size_t size)
+{
+    return fail(
+        why, size,
+        "the manager at %s does not answer within %.4g s: it is stopped "
+        "or hangs, or this is no forebay (--wait waits longer)",
+        c->control, (double)c->silence_ms / 1000);
+}
+
+/* A connection to the manager, or -errno with a sentence. */
 static int
 dial(const struct ctl *c, char *why, size_t size)
 {
     struct address a;
-    int fd;
+    int fd, rc;
 
     if (address_parse(c->control, &a, why, size) != 0) {
-        return -1;
+        return -EINVAL;
     }
     if (a.kind != ADDRESS_UNIX) {
-        return fail(why, size, "%s is no path of a unix socket", c->control);
+        fail(why, size, "%s is no path of a unix socket", c->control);
+        return -EINVAL;
     }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        return fail(why, size, "socket: %s", strerror(errno));
+        rc = -errno;
+        fail(why, size, "socket: %s", strerror(-rc));
+        return rc;
     }
-    if (connect(fd, (struct sockaddr *)&a.un, sizeof(a.un)) != 0) {
-        int error = errno;
-
-        close(fd);
-        return fail(why, size, "no forebay is reached at %s: %s%s", c->control,
-                    strerror(error),
-                    error == ENOENT && !c->given
-                        ? " (is its control socket elsewhere? --control PATH)"
-                    : error == EACCES ? " (only the user that it runs as may)"
-                                      : "");
+    rc = connect_within(fd, &a, c->silence_ms);
+    if (rc == 0) {
+        return fd;
     }
-    return fd;
+    close(fd);
+    if (rc == -ETIMEDOUT) {
+        fail_silent(c, why, size);
+        return rc;
+    }
+    fail(why, size, "no forebay is reached at %s: %s%s", c->control,
+         strerror(-rc),
+         rc == -ENOENT && !c->given
+             ? " (is its control socket elsewhere? --control PATH)"
+         : rc == -EACCES ? " (only the user that it runs as may)"
+                         : "");
+    return rc;
 }
 
 static int
@@ -363,19 +508,25 @@ say(int fd, const char *line)
     return 0;
 }
 
-/* Everything up to the end of the connection. 0 or -errno. */
+static bool is_alive(const struct ctl *c);
+
+/* Everything up to the end of the connection. 0 or -errno. What takes its time
+ * goes on as long as the manager answers others. */
 static int
-hear(int fd, bool patient, struct buf *in)
+hear(const struct ctl *c, int fd, struct buf *in)
 {
-    uint64_t end = clock_now_ns() + (uint64_t)ANSWER_MS * NS_PER_MS;
+    uint64_t end = clock_now_ns() + c->silence_ms * NS_PER_MS;
 
     while (!interrupted) {
         uint64_t now = clock_now_ns();
         int64_t wait = now < end ? (int64_t)((end - now) / NS_PER_MS) + 1 : 0;
         ssize_t n;
 
-        if (wait_readable(fd, patient ? -1 : wait) == 0) {
-            return -ETIMEDOUT;
+        if (wait_readable(fd, wait) == 0) {
+            if (!c->patient || !is_alive(c)) {
+                return -ETIMEDOUT;
+            }
+            end = clock_now_ns() + c->silence_ms * NS_PER_MS;
         }
         if (buf_reserve(in, 16384) != 0) {
             return -ENOMEM;
@@ -393,6 +544,27 @@ hear(int fd, bool patient, struct buf *in)
     return -EINTR;
 }
 
+/* Does it answer a ping? When it ends just now, the connection that waits says
+ * so. */
+static bool
+is_alive(const struct ctl *c)
+{
+    struct ctl ping = *c;
+    struct buf answer;
+    char why[512];
+    int fd, rc;
+
+    ping.patient = false;
+    buf_init(&answer, 4096);
+    fd = rc = dial(&ping, why, sizeof(why));
+    if (fd >= 0) {
+        rc = say(fd, "ping") == 0 ? hear(&ping, fd, &answer) : 0;
+        close(fd);
+    }
+    buf_release(&answer);
+    return rc != -ETIMEDOUT;
+}
+
 /* Ask, and leave in answer what came behind "ok". 0, or -1 with a sentence. */
 static int
 ask(const struct ctl *c, struct buf *answer, char *why, size_t size)
@@ -406,12 +578,11 @@ ask(const struct ctl *c, struct buf *answer, char *why, size_t size)
     }
     rc = say(fd, c->line);
     if (rc == 0 || rc == -EPIPE) { /* then it has said why */
-        rc = hear(fd, c->patient, answer);
+        rc = hear(c, fd, answer);
     }
     close(fd);
     if (rc == -ETIMEDOUT) {
-        return fail(why, size, "the manager at %s does not answer within %d s",
-                    c->control, ANSWER_MS / 1000);
+        return fail_silent(c, why, size);
     }
     if (rc != 0) {
         return fail(why, size, "the manager at %s broke off: %s", c->control,
@@ -601,7 +772,7 @@ ask_once(const struct ctl *c)
 int
 ctl_main(int argc, char **argv)
 {
-    struct ctl c = { .watch_ms = 0 };
+    struct ctl c = { .silence_ms = SILENCE_MS };
     int code = read_command_line(&c, argc, argv);
 
     if (code != 0) {

@@ -21,7 +21,8 @@
 enum {
     FIRST_FREE_FD = 3,    /* 0 to 2 belong to everybody */
     SYSTEMD_FIRST_FD = 3, /* sd_listen_fds(3): SD_LISTEN_FDS_START */
-    LOCK_TRIES = 100,     /* times LOCK_PAUSE_MS: for a folder's lock */
+    SYSTEMD_MAX = 4096,
+    LOCK_TRIES = 100, /* times LOCK_PAUSE_MS: for a folder's lock */
     LOCK_PAUSE_MS = 10,
     UNCHANGED = -1,
 };
@@ -617,7 +618,7 @@ systemd_count(void)
         return 0;
     }
     n = strtol(fds, &end, 10);
-    return *end == '\0' && n > 0 && n < 4096 ? (int)n : 0;
+    return *end == '\0' && n > 0 && n <= SYSTEMD_MAX ? (int)n : 0;
 }
 
 /* Is the name of the index'th passed socket this one? (sd_listen_fds(3)) */
@@ -641,10 +642,12 @@ systemd_name_is(int index, const char *name)
     return strlen(name) == len && memcmp(names, name, len) == 0;
 }
 
+/* Without a name: all that nobody has asked for by name before. */
 static int
 open_systemd(const struct address *a, struct listener *ret, unsigned max,
              char *why, size_t size)
 {
+    static bool taken[SYSTEMD_MAX];
     int passed = systemd_count();
     unsigned opened = 0;
 
@@ -656,7 +659,7 @@ open_systemd(const struct address *a, struct listener *ret, unsigned max,
         return -1;
     }
     for (int i = 0; i < passed; i++) {
-        if (a->name[0] != '\0' && !systemd_name_is(i, a->name)) {
+        if (a->name[0] != '\0' ? !systemd_name_is(i, a->name) : taken[i]) {
             continue;
         }
         if (opened == max) {
@@ -671,9 +674,16 @@ open_systemd(const struct address *a, struct listener *ret, unsigned max,
             goto fail;
         }
         opened++;
+        taken[i] = true;
     }
     if (opened > 0) {
         return (int)opened;
+    }
+    if (a->name[0] == '\0') {
+        snprintf(why, size,
+                 "%s: all %d sockets that were passed are taken by others",
+                 a->text, passed);
+        return -1;
     }
     snprintf(why, size,
              "%s: none of the %d sockets that were passed has this name "
@@ -683,7 +693,9 @@ open_systemd(const struct address *a, struct listener *ret, unsigned max,
              getenv("LISTEN_FDNAMES") ? getenv("LISTEN_FDNAMES") : "");
 fail:
     while (opened > 0) {
-        listener_close(&ret[--opened]);
+        opened--;
+        taken[ret[opened].fd - SYSTEMD_FIRST_FD] = false;
+        listener_close(&ret[opened]);
     }
     return -1;
 }
@@ -736,18 +748,25 @@ listener_refuse(struct listener *l, bool also_waiting)
     return true;
 }
 
-void
-listener_close(struct listener *l)
+/* While our descriptor is open the inode cannot be given to another file, so
+ * the same number means that it is still our socket. */
+bool
+listener_is_lost(const struct listener *l)
 {
     struct stat st;
 
+    return l->path[0] != '\0' && !l->inherited &&
+           (lstat(l->path, &st) != 0 || !S_ISSOCK(st.st_mode) ||
+            st.st_dev != l->dev || st.st_ino != l->ino);
+}
+
+void
+listener_close(struct listener *l)
+{
     if (l == NULL || l->fd < 0) {
         return;
     }
-    /* While our descriptor is open the inode cannot be given to another file,
-     * so the same number means that it is still our socket. */
-    if (l->path[0] != '\0' && !l->inherited && lstat(l->path, &st) == 0 &&
-        S_ISSOCK(st.st_mode) && st.st_dev == l->dev && st.st_ino == l->ino) {
+    if (l->path[0] != '\0' && !l->inherited && !listener_is_lost(l)) {
         unlink(l->path);
     }
     l->path[0] = '\0';

@@ -63,6 +63,9 @@ bool listener_is_own_tcp(const struct listener *l);
  * that its path is gone. */
 bool listener_refuse(struct listener *l, bool also_waiting);
 
+/* Can nobody find it any more: is its path gone, or another file's? */
+bool listener_is_lost(const struct listener *l);
+
 /* Close; remove the path if it is still our inode. NULL or closed is fine. */
 void listener_close(struct listener *l);
 

@@ -32,7 +32,22 @@ listener_set_rights(const struct pool_settings *s, struct listener_options *o,
     return 0;
 }
 
-/* Take over what old has open under this spec. How many. */
+int
+listener_set_check(const struct pool_settings *s, char *why, size_t size)
+{
+    struct listener_options o;
+    struct address a;
+
+    for (unsigned i = 0; i < s->listen.count; i++) {
+        if (address_parse(s->listen.item[i], &a, why, size) != 0) {
+            return -1;
+        }
+    }
+    return listener_set_rights(s, &o, why, size);
+}
+
+/* Take over what old has open under this spec. How many. A socket whose path
+ * somebody has removed is made anew instead. */
 static unsigned
 share(struct listener_set *set, const struct listener_set *old,
       const char *spec)
@@ -41,7 +56,8 @@ share(struct listener_set *set, const struct listener_set *old,
 
     for (unsigned i = 0; old != NULL && i < old->count; i++) {
         if (strcmp(old->spec[i], spec) == 0 &&
-            set->count < EXECUTOR_MAX_LISTENERS) {
+            set->count < EXECUTOR_MAX_LISTENERS &&
+            !listener_is_lost(&old->item[i])) {
             memcpy(set->spec[set->count], old->spec[i],
                    sizeof(set->spec[set->count]));
             set->item[set->count++] = old->item[i];

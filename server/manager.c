@@ -203,8 +203,9 @@ use_log(struct manager *m, const struct manager_settings *s, char *why,
     return 0;
 }
 
+/* timeout_ms 0: none. */
 static void
-drain(struct manager *m)
+drain(struct manager *m, uint64_t timeout_ms)
 {
     struct pool *next;
 
@@ -214,11 +215,15 @@ drain(struct manager *m)
     m->stopping = m->draining = true;
     notify("STOPPING=1");
     log_info("draining: no new connections; the end comes with the last "
-             "request");
+             "request%s",
+             timeout_ms > 0 ? ", or when the time is up" : "");
+    if (timeout_ms > 0) {
+        uv_timer_start(&m->deadline, on_stop_deadline, timeout_ms, 0);
+    }
     for (struct pool *p = m->pools; p != NULL; p = next) {
         next = p->following;
         if (p->state != POOL_STOPPING) {
-            pool_drain(p);
+            pool_drain(p, timeout_ms);
         }
     }
 }
@@ -346,6 +351,57 @@ is_configured(const struct config *c, const char *name)
     return false;
 }
 
+/* The pool that is to go on as this new one: the file no longer has its name,
+ * and it listens where the new one is to. Started beside it, that would find
+ * the address in use. */
+static struct pool *
+find_renamed(struct manager *m, const struct config *c,
+             const struct pool_settings *s)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->state == POOL_SERVING && !p->renamed &&
+            !is_configured(c, p->settings->name) && pool_listens_at(p, s)) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Before anything else changes: which pools have another name now. */
+static void
+note_renamed(struct manager *m, const struct config *c, const char *only)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        p->renamed = false;
+    }
+    for (unsigned i = 0; i < c->pools; i++) {
+        const struct pool_settings *s = c->pool[i];
+        struct pool *p = NULL;
+
+        if ((only == NULL || strcmp(s->name, only) == 0) &&
+            find_pool(m, s->name) == NULL) {
+            p = find_renamed(m, c, s);
+        }
+        if (p != NULL) {
+            p->renamed = true;
+            log_info("pool %s: goes on as pool %s, on the same socket",
+                     p->settings->name, s->name);
+        }
+    }
+}
+
+static struct pool *
+take_renamed(struct manager *m, const struct pool_settings *s)
+{
+    for (struct pool *p = m->pools; p != NULL; p = p->following) {
+        if (p->renamed && pool_listens_at(p, s)) {
+            p->renamed = false;
+            return p;
+        }
+    }
+    return NULL;
+}
+
 /* A reload of one or several pools, and who waits for its end. */
 struct reloading {
     struct manager *m;
@@ -410,9 +466,11 @@ apply(struct manager *m, struct config *c, const char *only,
 {
     struct pool *next;
 
+    note_renamed(m, c, only);
     for (struct pool *p = m->pools; p != NULL && only == NULL; p = next) {
         next = p->following;
-        if (p->state != POOL_STOPPING && !is_configured(c, p->settings->name)) {
+        if (p->state != POOL_STOPPING && !p->renamed &&
+            !is_configured(c, p->settings->name)) {
             log_info("pool %s: no longer in %s; it ends", p->settings->name,
                      m->file);
             pool_stop(p);
@@ -426,6 +484,7 @@ apply(struct manager *m, struct config *c, const char *only,
             continue; /* config_release() frees it */
         }
         c->pool[i] = NULL; /* taken over */
+        p = p != NULL ? p : take_renamed(m, s);
         if (p != NULL) {
             reload_pool(p, s, r);
         } else {
@@ -596,13 +655,9 @@ ctl_reload(void *ctx, const char *pool, control_done done, void *who)
 }
 
 static void
-ctl_stop(void *ctx, bool deadline)
+ctl_stop(void *ctx)
 {
-    if (deadline) {
-        stop(ctx, MANAGER_EXIT_OK, "forebay ctl stop");
-    } else {
-        drain(ctx);
-    }
+    stop(ctx, MANAGER_EXIT_OK, "forebay ctl stop");
 }
 
 struct draining {
@@ -621,12 +676,19 @@ on_drained(struct pool *p, const char *why, void *ctx)
 }
 
 static void
-ctl_drain(void *ctx, const char *pool, control_done done, void *who)
+ctl_drain(void *ctx, const char *pool, uint64_t timeout_ms, control_done done,
+          void *who)
 {
-    struct pool *p = find_pool(ctx, pool);
-    struct draining *d = malloc(sizeof(*d));
+    struct pool *p;
+    struct draining *d;
     char why[256];
 
+    if (pool == NULL) {
+        drain(ctx, timeout_ms);
+        return;
+    }
+    p = find_pool(ctx, pool);
+    d = malloc(sizeof(*d));
     if (p == NULL || d == NULL) {
         snprintf(why, sizeof(why), "there is no pool %s", pool);
         done(p != NULL ? "out of memory" : why, who);
@@ -635,10 +697,10 @@ ctl_drain(void *ctx, const char *pool, control_done done, void *who)
     }
     *d = (struct draining){ done, who };
     log_info("pool %s: draining: no new connections; its end comes with the "
-             "last request",
-             pool);
+             "last request%s",
+             pool, timeout_ms > 0 ? ", or when the time is up" : "");
     pool_when_gone(p, on_drained, d);
-    pool_drain(p);
+    pool_drain(p, timeout_ms);
 }
 
 static void
@@ -686,6 +748,10 @@ open_sockets(struct manager *m, const struct config *c)
         .scale = ctl_scale,
         .log_reopen = ctl_log_reopen,
     };
+    if (admin_check(&m->settings, why, sizeof(why)) != 0) {
+        log_error("%s", why);
+        return MANAGER_EXIT_CONFIG;
+    }
     if (admin_open(&m->admin, &m->loop, &m->settings, c->pool[0], &m->handlers,
                    why, sizeof(why)) != 0) {
         log_error("%s", why);

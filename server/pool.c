@@ -46,6 +46,13 @@ forget(struct pool *p, struct generation *g)
 /* -- generations that finish ------------------------------------------------
  */
 
+/* How long what runs may go on; 0 while draining: for ever. */
+static uint64_t
+patience(const struct pool *p)
+{
+    return p->draining ? p->drain_ms : p->settings->graceful_timeout;
+}
+
 static void
 on_kill(uv_timer_t *timer)
 {
@@ -55,11 +62,13 @@ on_kill(uv_timer_t *timer)
 
     for (struct generation *g = p->all; g != NULL; g = g->next) {
         left = left || g->stopping;
-        if (g->stopping && uv_now(p->loop) - g->stopped_ms + 1 >=
-                               p->settings->graceful_timeout) {
-            log_warnx("pool %s: graceful_timeout has passed: ending the "
-                      "workers of template %d that are left",
-                      name(p), g->process.pid);
+        if (g->stopping && uv_now(p->loop) - g->stopped_ms + 1 >= patience(p)) {
+            log_warnx("pool %s: %s has passed: ending the workers of template "
+                      "%d that are left",
+                      name(p),
+                      p->draining ? "the time for draining"
+                                  : "graceful_timeout",
+                      g->process.pid);
             generation_kill(g);
         }
     }
@@ -76,9 +85,9 @@ retire(struct pool *p, struct generation *g)
                     p->handed_over || (p->state == POOL_SERVING &&
                                        p->current != NULL && p->current != g));
     /* Later ones do not put off the end of those that came before. */
-    if (!p->draining && !uv_is_active((uv_handle_t *)&p->kill)) {
-        uv_timer_start(&p->kill, on_kill, p->settings->graceful_timeout,
-                       p->settings->graceful_timeout);
+    if ((!p->draining || p->drain_ms > 0) &&
+        !uv_is_active((uv_handle_t *)&p->kill)) {
+        uv_timer_start(&p->kill, on_kill, patience(p), patience(p));
     }
 }
 
@@ -414,9 +423,10 @@ pool_hand_over(struct pool *p)
 }
 
 void
-pool_drain(struct pool *p)
+pool_drain(struct pool *p, uint64_t timeout_ms)
 {
     p->draining = true;
+    p->drain_ms = timeout_ms;
     uv_timer_stop(&p->kill); /* of an older generation */
     pool_stop(p);
 }
@@ -462,6 +472,19 @@ pool_kill(struct pool *p, bool templates)
             generation_kill(g);
         }
     }
+}
+
+bool
+pool_listens_at(const struct pool *p, const struct pool_settings *s)
+{
+    for (unsigned i = 0; i < s->listen.count; i++) {
+        for (unsigned n = 0; n < p->listeners.count; n++) {
+            if (strcmp(s->listen.item[i], p->listeners.spec[n]) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 bool
@@ -609,7 +632,8 @@ pool_open(struct pool *p, uv_loop_t *loop, struct pool_settings *s,
     uv_timer_init(loop, &p->part);
     p->restart.data = p->kill.data = p->part.data = p;
     if (find_program(p, s, why, size) != 0 ||
-        privileges_lookup(s->user, s->group, &user, why, size) != 0) {
+        privileges_lookup(s->user, s->group, &user, why, size) != 0 ||
+        listener_set_check(s, why, size) != 0) {
         return MANAGER_EXIT_CONFIG;
     }
     rc = upgrade_queue(s->name, p->queue) ? 0 : channel_pair(p->queue);

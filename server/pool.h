@@ -81,7 +81,8 @@ struct pool {
     struct pool_waiter *waiters;
     bool handed_over;         /* a new manager has its sockets and its queue */
     struct pool_waiter *gone; /* wait for its end */
-    bool draining;            /* stops without a deadline */
+    bool draining;            /* stops without the usual deadline, */
+    uint64_t drain_ms;        /* but with this one, if it is not 0 */
 
     /* For the status. */
     struct worker_history history;
@@ -93,6 +94,7 @@ struct pool {
     uint64_t reload_failed_ms;
 
     struct autoreload *autoreload; /* NULL: off */
+    bool renamed; /* manager.c: goes on under another name */
 
     struct pool *following; /* the manager's list */
 };
@@ -128,14 +130,18 @@ void pool_hand_over(struct pool *p);
 /* One worker more or less, where the number is fixed. */
 void pool_scale_by(struct pool *p, int by);
 
-/* The same, without a deadline for requests in flight. */
-void pool_drain(struct pool *p);
+/* As pool_stop(), but requests in flight have this long; 0: as long as they
+ * like. */
+void pool_drain(struct pool *p, uint64_t timeout_ms);
 
 /* Tell done, with no why, when the pool's last process is gone. */
 void pool_when_gone(struct pool *p, pool_reloaded done, void *ctx);
 
 /* Kill what is left; the second time the templates as well. */
 void pool_kill(struct pool *p, bool templates);
+
+/* Does it listen on one of the addresses that s names? */
+bool pool_listens_at(const struct pool *p, const struct pool_settings *s);
 
 /* Is this one of its template processes? */
 bool pool_has_template(const struct pool *p, int pid);

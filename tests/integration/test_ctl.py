@@ -17,6 +17,7 @@ import pytest
 from lib import ctl, fcgi, proc
 from lib import server as srv
 from lib.ctl import Ctl
+from lib.site import MANAGER
 from lib.wait import TIMEOUT, holds_for, wait_for
 
 CHECKLIST = os.path.join(srv.APPS, "checklist")
@@ -134,6 +135,10 @@ def test_nobody_is_there(folder):
     [], ["--nonsense", "ping"], ["--control"], ["status", "--watch=0"],
     ["status", "--watch", "x y"], ["ping", "--json"], ["reload", "--watch"],
     ["status", "--json", "--watch"], ["ping", "a b"], ["ping", ""],
+    ["nonsense"], ["reload", "a", "b"], ["ping", "now"], ["scale", "main"],
+    ["scale", "main", "many"], ["scale", "main", "+"], ["stop", "main"],
+    ["drain", "--timeout", "soon"], ["drain", "--timeout=0"],
+    ["drain", "a", "b"], ["stop", "--timeout", "3"], ["ping", "--wait", "0"],
     ["--control", "/a", "--control", "/b", "ping"]])
 def test_wrong_usage(words):
     found = subprocess.run([srv.program(), "ctl", *words],
@@ -152,11 +157,67 @@ def test_help():
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
+def test_configuration_that_is_wrong(folder):
+    """What a file says wrong has the same exit code everywhere."""
+    path = os.path.join(folder, "conf")
+    for text in ("[forebay]\nnonsense = 1\n",
+                 "[pool a]\napp = a\nlisten = :0\n"):
+        with open(path, "w") as f:
+            f.write(text)
+        found = subprocess.run([srv.program(), "ctl", "-c", path, "ping"],
+                               stderr=subprocess.PIPE)
+        assert found.returncode == 78 and path in found.stderr.decode()
+
+
+@pytest.mark.parametrize("command", [["ping"], ["reload"], ["stop"],
+                                     ["status", "--json"], ["drain", "main"]])
+@pytest.mark.parametrize("how", ["accepts", "queue is full"])
+def test_a_server_that_is_silent(folder, command, how):
+    """It is not waited for for ever."""
+    path = os.path.join(folder, "silent")
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(path)
+        s.listen(100 if how == "accepts" else 0)
+        others = []
+        while how != "accepts" and len(others) < 3:
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            others.append(one)
+            try:
+                one.connect(path)
+            except BlockingIOError:
+                break
+        said = Ctl(path).fails(*command, "--wait", "200ms")
+        assert path in said and "does not answer within 0.2 s" in said
+        for one in others:
+            one.close()
+
+
+def test_a_manager_that_is_stopped(own):
+    """SIGSTOP: a command that takes its time notices as well."""
+    server, ask = own()
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        said = ask.fails("reload", "--wait", "200ms")
+        assert "does not answer within 0.2 s" in said
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+    server.log.wait("ready", 2)     # the order was there
+    assert ask("ping") == "pong\n"
+
+
+def test_a_reload_that_takes_its_time(own, notes):
+    """A manager that answers others is waited for."""
+    server, ask = own("slow_import:application", chdir=MANAGER)
+    waiting = ask.start("reload", "--wait", "100ms")
+    assert waiting.communicate(timeout=4 * TIMEOUT) == ("", "")
+    assert waiting.returncode == 0
+
+
 def test_what_the_manager_refuses(own):
     server, ask = own()
-    for words in (["nonsense"], ["reload", "a", "b"], ["reload", "nosuch"],
-                  ["drain", "nosuch"], ["scale", "nosuch", "3"],
-                  ["scale", "main", "0"], ["scale", "main", "many"]):
+    for words in (["reload", "nosuch"], ["drain", "nosuch"],
+                  ["scale", "nosuch", "3"], ["scale", "main", "0"]):
         sentence = ask.fails(*words)
         if "nosuch" in words:
             assert "nosuch" in sentence
@@ -492,6 +553,21 @@ def test_drain_all_has_no_deadline(own):
     assert waiting.wait(TIMEOUT) == 0
     waiting.communicate()
     assert server.wait_exit() == 0
+
+
+@pytest.mark.parametrize("pool", [[], ["main"]])
+def test_drain_with_a_bound(own, pool):
+    """Requests that never end do not hold it up for ever."""
+    server, ask = own(graceful_timeout="600s")
+    peer = hold(server)
+    waiting = ask.start("drain", *pool, "--timeout", "300ms")
+    out, err = waiting.communicate(timeout=4 * TIMEOUT)
+    assert (waiting.returncode, out, err) == (0, "", "")
+    assert server.wait_exit() == 0
+    assert peer.wait_closed() in ("eof", "reset")
+    peer.close()
+    server.errors_expected = True
+    server.stop()
 
 
 def test_stop_puts_an_end_to_a_drain(own):

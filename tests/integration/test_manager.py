@@ -69,8 +69,11 @@ def test_import_error_ends_the_start(fails, epoll_shape, preload):
 
 def test_exit_codes_of_a_start_that_fails(fails, epoll_shape, folder):
     """sysexits(3): usage, unavailable, configuration."""
-    code, log = fails("app:application", chdir=CHECKLIST, listen="nonsense")
-    assert code in (64, 69, 78) and "nonsense" in log
+    for how in ({"listen": "nonsense"}, {"listen": "/" + "nonsense/" * 20},
+                {"control": ":80/nonsense"}, {"status_listen": "nonsense"},
+                {"socket_group": "nonsense"}):
+        code, log = fails("app:application", chdir=CHECKLIST, **how)
+        assert code == 78 and "nonsense" in log, (how, log)
     code, _ = fails("app:application", chdir=CHECKLIST,
                     listen="unix:%s/no/such/folder" % folder)
     assert code == 69

@@ -29,6 +29,9 @@ class Pools(Site):
     def path(self, name):
         return os.path.join(self.dir, name)
 
+    def path_of_note(self, name):
+        return os.path.join(self.notes.dir, name)
+
     def pool(self, name, listen=None, *lines, **settings):
         """A section; it listens on a socket of its name."""
         settings = dict({"app": "versions:application", "chdir": MANAGER,
@@ -162,6 +165,69 @@ def test_two_pools_change_places(pools):
     assert p.at("x")["template"] != first
     assert p.at("z")["template"] not in (first, p.at("x")["template"])
     wait_for(lambda: refused(p.path("y")), "it is gone")
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_a_pool_with_another_name(pools, kind):
+    """On the same socket: a reload like any other, without a refused or lost
+    connection; kept ones stay."""
+    p = pools
+    address = ("127.0.0.1", srv.free_port()) if kind == "tcp" else p.path("x")
+    listen = "127.0.0.1:%d" % address[1] if kind == "tcp" else address
+    p.write(p.pool("before", listen, workers=2))
+    p.start()
+    first = p.at(address)["template"]
+    with Load(lambda: Direct(address, keep=True), 2) as kept:
+        with Load(lambda: Direct(address), 2) as single:
+            p.apply(p.pool("after", listen, workers=2))
+            p.wait_single()
+            kept.wait(20)
+            single.wait(20)
+    assert p.at(address)["template"] != first
+    assert p.server.log.find("pool before: goes on as pool after", 0)
+    # One that cannot start is refused, and the old name serves on.
+    p.put("broken", "yes")
+    p.write(p.pool("third", listen))
+    p.hup()
+    p.server.expect_error("reload refused")
+    assert p.at(address)
+    os.unlink(p.path_of_note("broken"))
+    p.put("version", "2")
+    p.apply(p.pool("third", listen))
+    assert p.at(address)["version"] == "2"
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_path_that_somebody_has_removed(pools, how):
+    """A reload makes the socket anew, and kept connections are not lost."""
+    p = pools
+    path = p.path("a")
+    p.write(p.pool("a", path, workers=2))
+    p.start()
+    kept = Direct(path, keep=True)
+    kept()
+    os.unlink(path)
+    if how == "replaced":
+        with open(path, "w") as f:
+            f.write("precious")
+        p.hup()
+        p.server.expect_error("reload refused")
+        with open(path) as f:
+            assert f.read() == "precious"
+        os.unlink(path)
+    kept()
+    before = p.ready()
+    p.hup()
+    p.wait_ready(before + 1)
+    assert p.at("a")
+    kept()
+    p.wait_single()
+    kept()
+    kept.close()
+    for _ in range(3):
+        assert p.at("a")
+    p.server.stop()
+    assert not os.path.exists(path)
 
 
 def test_errors_in_the_file(pools):

@@ -344,22 +344,31 @@ def test_what_systemd_hears(upgraded, systemd):
 
 
 WRAPPER = """#!%s -B
-import os, sys
-os.dup2(int(os.environ["GIVEN_SOCKET"]), 3)
-os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+import fcntl, os, sys
+given = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 20)
+         for fd in os.environ["GIVEN_SOCKET"].split()]
+for n, fd in enumerate(given):
+    os.dup2(fd, 3 + n)
+    os.close(fd)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(given)))
 os.execv("%s", ["%s"] + sys.argv[1:])
 """
 
 
 @pytest.fixture
-def activated(versions_once, tmp_path, monkeypatch):
-    """A site whose listening socket came from systemd, on descriptor 3."""
-    folder = srv.temp_dir()
+def wrapped(tmp_path, monkeypatch):
+    """The program finds sockets as systemd passes them."""
     real = srv.program()
     wrapper = tmp_path / "forebay"
     wrapper.write_text(WRAPPER % (srv.base_python(), real, real))
     wrapper.chmod(0o755)
     monkeypatch.setattr(srv, "program", lambda: str(wrapper))
+
+
+@pytest.fixture
+def activated(versions_once, wrapped):
+    """A site whose listening socket came from systemd, on descriptor 3."""
+    folder = srv.temp_dir()
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(os.path.join(folder, "s"))
         sock.listen(100)
@@ -392,3 +401,41 @@ def test_R080_activation_by_systemd(activated):
     assert version() == "new"
     u.stop()
     assert os.stat(path).st_ino == inode
+
+
+def test_R080_sockets_by_their_names(versions_once, wrapped):
+    """status_listen has its own socket unit; a pool that names none gets what
+    is left."""
+    folder = srv.temp_dir()
+    socks = []
+    for name in ("a", "status", "b"):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.bind(os.path.join(folder, name))
+        sock.listen(100)
+        socks.append(sock)
+    s = versions_once(
+        listen="systemd", socket_mode=None, address=socks[0].getsockname(),
+        status_listen="systemd:status",
+        env={"GIVEN_SOCKET": " ".join(str(x.fileno()) for x in socks),
+             "LISTEN_FDNAMES": "web:status:web"},
+        popen={"pass_fds": [x.fileno() for x in socks]})
+    s.server.address = None
+    paths = {x: os.path.join(folder, x) for x in ("a", "status", "b")}
+
+    def check():
+        for name in ("a", "b"):
+            answer = fcgi.request(paths[name], fcgi.params_for("/"))
+            assert json.loads(answer.body)["version"]
+        answer = fcgi.request(paths["status"], fcgi.params_for("/ping"))
+        assert answer.body == b"pong\n"
+    check()
+    s.reload()
+    check()
+    u = Upgraded(s)
+    u.upgrade()
+    check()
+    u.stop()
+    assert all(os.path.exists(p) for p in paths.values())
+    for sock in socks:
+        sock.close()
+    shutil.rmtree(folder)

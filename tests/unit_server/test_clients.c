@@ -71,11 +71,22 @@ keep(void *ctx, const char *pool, control_done done, void *who)
 }
 
 static void
-note_stop(void *ctx, bool deadline)
+keep_drain(void *ctx, const char *pool, uint64_t timeout_ms, control_done done,
+           void *who)
 {
     struct world *w = ctx;
 
-    snprintf(w->last, sizeof(w->last), "stop %d", deadline);
+    keep(ctx, pool, done, who);
+    snprintf(w->last, sizeof(w->last), "drain %s %u",
+             pool != NULL ? pool : "(all)", (unsigned)timeout_ms);
+}
+
+static void
+note_stop(void *ctx)
+{
+    struct world *w = ctx;
+
+    snprintf(w->last, sizeof(w->last), "stop");
 }
 
 static int
@@ -112,7 +123,7 @@ begin(void **state)
         .ctx = w,
         .status = give_status,
         .reload = keep,
-        .drain = keep,
+        .drain = keep_drain,
         .stop = note_stop,
         .scale = note_scale,
     };
@@ -370,7 +381,10 @@ test_waiting(void **state)
     assert_string_equal(w->last, "(all)");
     fd[1] = ask_and_wait(w, "reload shop\n");
     assert_string_equal(w->last, "shop");
-    fd[2] = ask_and_wait(w, "drain shop\n");
+    fd[2] = ask_and_wait(w, "drain shop timeout=1500\n");
+    assert_string_equal(w->last, "drain shop 1500");
+    check(w, "drain shop timeout=soon\n",
+          "error: usage: drain [POOL] [timeout=MS]\n");
     fd[3] = ask_and_wait(w, "reload shop\n");
     shutdown(fd[3], SHUT_WR); /* it waits all the same */
     check(w, "ping\n", "ok\npong\n");
@@ -409,7 +423,7 @@ test_stop(void **state)
     }
     assert_int_equal(n, 3);
     assert_memory_equal(bytes, "ok\n", 3);
-    assert_string_equal(w->last, "stop 1");
+    assert_string_equal(w->last, "stop");
     check(w, "ping\n", "ok\npong\n");
     assert_true(is_open(fd));
     say(w, fd, "more\n", 5);
