@@ -174,9 +174,8 @@ raw_uri_path(const struct cgi_text *uri)
     return path;
 }
 
-/* RFC 3986, section 5.2.4, in place; the path begins with a slash. */
-static size_t
-resolve_dots(char *path, size_t len)
+size_t
+cgi_resolve_dots(char *path, size_t len)
 {
     size_t in = 0, out = 0;
 
@@ -221,6 +220,34 @@ is_plain_path(const struct cgi_text *path)
     return true;
 }
 
+static size_t
+percent_decode(const struct cgi_text *raw, char *out)
+{
+    size_t n = 0, i;
+
+    for (i = 0; i < raw->len; i++) {
+        int high, low;
+
+        if (raw->data[i] == '%' && raw->len - i >= 3 &&
+            (high = hex_digit(raw->data[i + 1])) >= 0 &&
+            (low = hex_digit(raw->data[i + 2])) >= 0) {
+            out[n++] = (char)(high << 4 | low);
+            i += 2;
+        } else {
+            out[n++] = raw->data[i];
+        }
+    }
+    return n;
+}
+
+size_t
+cgi_uri_path(const struct cgi_text *uri, char *out)
+{
+    struct cgi_text raw = raw_uri_path(uri);
+
+    return percent_decode(&raw, out);
+}
+
 /* The path of REQUEST_URI, decoded once, dot segments resolved: "" when it is
  * absent. In place where nothing is to be done. 0 or -1. */
 static int
@@ -229,7 +256,7 @@ uri_path(const struct cgi_path_input *in, struct buf *scratch,
 {
     struct cgi_text raw = raw_uri_path(&in->request_uri);
     char *out;
-    size_t n = 0, i;
+    size_t n;
 
     if (is_plain_path(&raw)) {
         *ret = raw;
@@ -239,19 +266,7 @@ uri_path(const struct cgi_path_input *in, struct buf *scratch,
         return -1;
     }
     out = scratch->data + scratch->len;
-    for (i = 0; i < raw.len; i++) {
-        int high, low;
-
-        if (raw.data[i] == '%' && raw.len - i >= 3 &&
-            (high = hex_digit(raw.data[i + 1])) >= 0 &&
-            (low = hex_digit(raw.data[i + 2])) >= 0) {
-            out[n++] = (char)(high << 4 | low);
-            i += 2;
-        } else {
-            out[n++] = raw.data[i];
-        }
-    }
-    n = resolve_dots(out, n);
+    n = cgi_resolve_dots(out, percent_decode(&raw, out));
     scratch->len += n;
     ret->data = out;
     ret->len = n;

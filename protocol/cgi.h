@@ -72,6 +72,14 @@ enum cgi_path_result cgi_split_path(const struct cgi_path_input *in,
                                     struct cgi_text *ret_script_name,
                                     struct cgi_text *ret_path_info);
 
+/* The path of a request target, percent-decoded once, into out, which has room
+ * for as many bytes as uri has and one more. Returns how many. */
+size_t cgi_uri_path(const struct cgi_text *uri, char *out);
+
+/* Remove "." and ".." segments in place (RFC 3986, section 5.2.4); path begins
+ * with a slash or is empty. Returns the new length. */
+size_t cgi_resolve_dots(char *path, size_t len);
+
 /* How much of SERVER_NAME is the host: HAProxy sends the header Host there,
  * with its port, but RFC 3875, section 4.1.14 has host names and addresses only
  * (an IPv6 address in brackets). Never 0 unless len is. */

@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "protocol/advice.h"
+#include "python/errors.h"
 #include "python/state.h"
 
 static inline PyObject *
@@ -153,6 +155,36 @@ set_text(const struct shape *shape, const struct request *r, PyObject *key,
     return rc;
 }
 
+static struct cgi_text
+software_of(const struct request *r)
+{
+    static const char name[] = "SERVER_SOFTWARE";
+
+    for (unsigned i = 0; i < r->param_count; i++) {
+        if (r->param[i].name_len == sizeof(name) - 1 &&
+            memcmp(r->params.data + r->param[i].name, name, sizeof(name) - 1) ==
+                0) {
+            return text_at(r, (int)i);
+        }
+    }
+    return (struct cgi_text){ NULL, 0 };
+}
+
+/* The first request of the pool whose path is told in an odd way: say so. */
+static void
+advise(const struct state *s, const struct request *r,
+       const struct cgi_path_input *in, const char *mount, enum advice advice)
+{
+    char line[1024];
+
+    if (atomic_fetch_or(s->config->advised, 1U << advice) & 1U << advice) {
+        return;
+    }
+    errors_log(
+        advice_is_harmless(advice) ? 'I' : 'W', "pool %s: %s", s->config->pool,
+        advice_format(line, sizeof(line), advice, in, mount, software_of(r)));
+}
+
 /* SCRIPT_NAME and PATH_INFO. 0; a status to answer because of *ret_why; -1 with
  * an exception set. */
 static int
@@ -166,10 +198,21 @@ set_path(struct environ_cache *cache, const struct state *s,
         .request_uri = text_at(r, shape->request_uri),
     };
     const char *mount = s->config->mount != NULL ? s->config->mount : "";
-    struct cgi_text script_name, path_info;
+    struct cgi_text script_name, path_info = { NULL, 0 };
+    enum cgi_path_result result =
+        cgi_split_path(&in, mount, strlen(mount), s->config->path_from_uri,
+                       &cache->scratch, &script_name, &path_info);
 
-    switch (cgi_split_path(&in, mount, strlen(mount), s->config->path_from_uri,
-                           &cache->scratch, &script_name, &path_info)) {
+    if (s->config->advised != NULL && r->role == REQUEST_RESPONDER) {
+        enum advice advice =
+            advice_look(&in, mount, strlen(mount), s->config->path_from_uri,
+                        result, &path_info, &cache->advice);
+
+        if (advice != ADVICE_NONE) {
+            advise(s, r, &in, mount, advice);
+        }
+    }
+    switch (result) {
     case CGI_PATH_OK:
         break;
     case CGI_PATH_OUTSIDE:
@@ -291,6 +334,7 @@ environ_cache_init(struct environ_cache *cache, const struct state *s)
     memset(cache, 0, sizeof(*cache));
     /* Paths are limited with the parameters that they come from. */
     buf_init(&cache->scratch, SIZE_MAX / 2);
+    buf_init(&cache->advice, SIZE_MAX / 2);
     return names_init(&cache->names, s->config->learned_names);
 }
 
@@ -302,6 +346,7 @@ environ_cache_release(struct environ_cache *cache)
     }
     names_release(&cache->names);
     buf_release(&cache->scratch);
+    buf_release(&cache->advice);
 }
 
 /* PEP 3333: "a tuple (1, 0)"; the flags are bool; input_terminated tells that

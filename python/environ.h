@@ -25,6 +25,7 @@ struct environ_cache {
     unsigned recent;                        /* the shape of the last request */
     struct shape shape[ENVIRON_SHAPES + 1]; /* the last is in the making */
     struct buf scratch;                     /* of cgi_split_path() */
+    struct buf advice;                      /* of advice_look() */
 };
 
 /* 0, or -1 with an exception set. */

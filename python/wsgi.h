@@ -8,6 +8,7 @@
 #ifndef FOREBAY_PYTHON_WSGI_H
 #define FOREBAY_PYTHON_WSGI_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -31,6 +32,8 @@ struct wsgi_config {
     uint64_t request_timeout_ms; /* 0: none; for forebay.deadline() */
     unsigned learned_names;      /* limit of cached parameter names */
     int worker_id;
+    _Atomic unsigned *advised; /* shared by all processes of the pool: a bit for
+                                  each enum advice that was given; or NULL */
 };
 
 /* Types, interned names and the environ template of this interpreter. Called

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sysexits.h>
@@ -44,6 +45,16 @@ fail(struct python_template *t, const char *why)
     return EX_CONFIG;
 }
 
+/* Zero, and the same for all workers. NULL: each says nothing then. */
+static _Atomic unsigned *
+shared_number(void)
+{
+    void *p = mmap(NULL, sizeof(_Atomic unsigned), PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
 static void
 configure(struct python_template *t)
 {
@@ -66,6 +77,7 @@ configure(struct python_template *t)
         .max_response_headers = s->max_response_headers,
         .request_timeout_ms = s->request_timeout,
         .learned_names = s->learned_names,
+        .advised = shared_number(),
     };
 }
 

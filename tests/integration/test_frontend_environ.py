@@ -161,6 +161,11 @@ class Running:
         try:
             self.web.stop()
             self.server.audit_running()
+            # Nothing looks misconfigured but what a case does on purpose.
+            odd = self.server.log.find("sends SCRIPT_NAME.*docs/frontends")
+            odd = [n for n in odd if "is answered with 404" not in n
+                   and not (self.way.whole and "nothing has to be" in n)]
+            assert not odd
         finally:
             self.web.close()
 

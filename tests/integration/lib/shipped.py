@@ -97,6 +97,7 @@ class Shipped(fe.FrontEnd):
     file = None         # below conf/frontends
     main = ""
     modules = ()        # Apache's
+    whole = False       # the whole path in SCRIPT_NAME
 
     def __init__(self, backends):
         super().__init__(None)
@@ -266,22 +267,24 @@ WAYS = [
     way(Lighttpd, "lighttpd/scgi.conf", "lighttpd"),
     way(Lighttpd, "lighttpd/scgi-prefix.conf", "lighttpd", mount="/app"),
     way(Lighttpd, "lighttpd/x-sendfile.conf", "lighttpd"),
-    way(Apache, "apache/proxy-fcgi.conf", "apache"),
-    way(Apache, "apache/proxy-fcgi-tcp.conf", "apache"),
-    way(Apache, "apache/proxy-fcgi-prefix.conf", "apache", mount="/app"),
-    way(Apache, "apache/proxy-fcgi-streaming.conf", "apache", streams=True),
+    way(Apache, "apache/proxy-fcgi.conf", "apache", whole=True),
+    way(Apache, "apache/proxy-fcgi-tcp.conf", "apache", whole=True),
+    way(Apache, "apache/proxy-fcgi-prefix.conf", "apache", mount="/app",
+        whole=True),
+    way(Apache, "apache/proxy-fcgi-streaming.conf", "apache", streams=True,
+        whole=True),
     way(Apache, "apache/handler.conf", "apache"),
     way(Apache, "apache/handler-tcp.conf", "apache"),
     way(Apache, "apache/handler-prefix.conf", "apache", mount="/app"),
     way(Apache, "apache/proxy-scgi.conf", "apache-scgi",
-        modules=("proxy", "proxy_scgi")),
+        modules=("proxy", "proxy_scgi"), whole=True),
     way(Apache, "apache/proxy-scgi-prefix.conf", "apache-scgi",
-        modules=("proxy", "proxy_scgi"), mount="/app"),
+        modules=("proxy", "proxy_scgi"), mount="/app", whole=True),
     way(ApacheFcgid, "apache/fcgid.conf", "apache-fcgid", spawns=True),
     way(ApacheFcgid, "apache/fcgid-prefix.conf", "apache-fcgid", spawns=True,
         mount="/app"),
     way(Apache, "apache/x-sendfile.conf", "apache",
-        modules=("proxy", "proxy_fcgi", "xsendfile")),
+        modules=("proxy", "proxy_fcgi", "xsendfile"), whole=True),
     way(Haproxy, "haproxy/fastcgi.cfg", "haproxy"),
     way(Haproxy, "haproxy/fastcgi-tcp.cfg", "haproxy"),
     way(Haproxy, "haproxy/fastcgi-prefix.cfg", "haproxy", mount="/app"),
@@ -293,6 +296,9 @@ WAYS = [
     way(H2o, "h2o/h2o-prefix.conf", "h2o-prefix", mount="/app"),
     way(H2o, "h2o/h2o-spawn.conf", "h2o", spawns=True),
 ]
+# Apache's ProxyPass has the whole path in SCRIPT_NAME, which is worth a line
+# of the log; these come last, since a pool writes it once.
+WAYS.sort(key=lambda w: w.whole)
 # In front of several machines (test_machines.py).
 MACHINES = [
     way(Nginx, "nginx/machines.conf", None),
