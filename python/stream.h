@@ -18,7 +18,7 @@
 
 enum stream { STREAM_STDOUT, STREAM_STDERR, STREAM_ERRORS, STREAM_COUNT };
 
-/* How the server writes text of the application (log.h: log_write_text(),
+/* How the server writes text of the application (log_pipe.h: log_write_text(),
  * log_end_line()). With wait the GIL is not held. */
 struct stream_writer {
     int (*write)(int fd, unsigned stream, bool *open, const char *text,

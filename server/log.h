@@ -5,9 +5,9 @@
  * In the manager (and the tools) lines go to a struct log_output, at first
  * descriptor 2, with time, level, pool and pid in front. In a template or
  * worker descriptor 2 is a pipe to the manager, which is the only writer of the
- * log: log_to_manager() makes every message one write with a marker in front,
- * and the manager puts the prefix on it (log_relay.h). Outside bytes are
- * escaped on the way out.
+ * log: log_to_manager() (log_pipe.h) makes every message one write with a
+ * marker in front, and the manager puts the prefix on it (log_relay.h). Outside
+ * bytes are escaped on the way out.
  */
 #ifndef FOREBAY_SERVER_LOG_H
 #define FOREBAY_SERVER_LOG_H
@@ -23,21 +23,6 @@ enum log_level {
     LOG_LEVEL_DEBUG
 };
 
-/* A message of a template or worker begins with these bytes and its level
- * letter (E W I D, or S), is one write of at most LOG_MESSAGE_MAX bytes, and
- * ends with a newline; newlines inside are sent as LOG_NEWLINE. With the letter
- * P it is a piece of a line of the application, with Q the last one: behind it
- * stand LOG_ID_LEN hexadecimal digits, the same for all pieces of one thread.
- * Everything else on the pipe are whole lines of the application, and text that
- * came past Python, which may stand in front of a mark. */
-#define LOG_MARK "\x1e\x1f\x1e"
-enum {
-    LOG_MARK_LEN = sizeof(LOG_MARK) - 1,
-    LOG_NEWLINE = 0x1f,
-    LOG_MESSAGE_MAX = 65000,
-    LOG_ID_LEN = 16,
-};
-
 /* Lines above this level are not written; the default is LOG_LEVEL_INFO. */
 void log_set_level(enum log_level level);
 enum log_level log_get_level(void);
@@ -49,9 +34,6 @@ void log_suggest_level(enum log_level level);
 /* The level of a name (error, warn, info, debug). 0, or -1: there is none. */
 int log_level_named(const char *name, enum log_level *ret);
 
-/* From now on messages go to fd (a duplicate of the pipe) with the marker. */
-void log_to_manager(int fd);
-
 void log_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_warnx(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -61,18 +43,6 @@ void log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Any bytes, newlines allowed; level as in errors_set_log(), or 'S': a report
  * about a slow request, which has a log of its own where the pool names one. */
 void log_text(char level, const char *text, size_t len);
-
-/* Template and worker: text of the application to fd at once, whether a line
- * ends with it or not. Where fd leads to the manager lines are never mixed with
- * those of another thread, nor with messages, however long they are: *open (of
- * this thread and stream, a small number) says whether a line is begun. What is
- * not read for a while is given up and counted, and the manager told; with wait
- * false nothing is written then, and -EAGAIN returned. 0 or -errno. */
-int log_write_text(int fd, unsigned stream, bool *open, const char *text,
-                   size_t len, bool wait);
-
-/* The line that this thread has begun there ends. */
-void log_end_line(unsigned stream);
 
 /* -- in the manager ---------------------------------------------------------
  */

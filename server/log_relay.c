@@ -12,6 +12,7 @@
 
 #include "protocol/buf.h"
 #include "server/log.h"
+#include "server/log_pipe.h"
 
 enum { READ_BYTES = 65536 };
 

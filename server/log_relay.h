@@ -2,7 +2,7 @@
  *
  * The log of all processes, written by one: the manager reads the pipes behind
  * the descriptors 1 and 2 of templates and workers, puts lines together, those
- * of each thread by themselves (log.h: LOG_MARK), and gives them to a sink
+ * of each thread by themselves (log_pipe.h: LOG_MARK), and gives them to a sink
  * (log_sink.h) with time, level, pool and pid in front.
  *
  * Manager only, on its loop.

@@ -14,6 +14,7 @@
 
 #include "server/channel.h"
 #include "server/log.h"
+#include "server/log_pipe.h"
 #include "server/nursery.h"
 #include "server/process_title.h"
 #include "server/template_args.h"

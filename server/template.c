@@ -20,6 +20,7 @@
 #include "python/stream.h"
 #include "server/channel.h"
 #include "server/log.h"
+#include "server/log_pipe.h"
 #include "server/nursery.h"
 #include "server/process_title.h"
 #include "server/warmup.h"

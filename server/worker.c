@@ -20,6 +20,7 @@
 #include "server/engine_libfcgi.h"
 #include "server/executor.h"
 #include "server/log.h"
+#include "server/log_pipe.h"
 #include "server/lookout.h"
 #include "server/overtime.h"
 #include "server/responder.h"

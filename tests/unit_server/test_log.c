@@ -11,6 +11,7 @@
 #include <signal.h>
 
 #include "server/log.h"
+#include "server/log_pipe.h"
 
 static int saved_stderr, in, out;
 static char text[300000];

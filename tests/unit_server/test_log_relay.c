@@ -8,6 +8,7 @@
 #include <uv.h>
 
 #include "server/access_relay.h"
+#include "server/log_pipe.h"
 #include "server/log_relay.h"
 
 static uv_loop_t loop;
