@@ -91,6 +91,7 @@ struct pool_settings {
     char *server_name;
     char *server_port;
     bool pass_http_proxy;
+    bool redirect_authorization;
     enum conf_hop hop_by_hop;
     bool fcgi_stderr;  /* wsgi.errors to the front end as well */
     char *status_path; /* NULL: not answered on the pool's sockets */

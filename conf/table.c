@@ -233,6 +233,10 @@ const struct setting settings_table[] = {
     ROW(pass_http_proxy, SETTING_BOOL, "no", NULL,
         "Hand the request header Proxy on as HTTP_PROXY. It is dropped "
         "otherwise, because HTTP libraries mistake it for their own setting."),
+    ROW(redirect_authorization, SETTING_BOOL, "no", NULL,
+        "Where HTTP_AUTHORIZATION does not come, take it from "
+        "REDIRECT_HTTP_AUTHORIZATION, which Apache sends when the request was "
+        "rewritten and a rule has saved the header."),
     ROW(hop_by_hop, SETTING_CHOICE, "refuse", "refuse|drop",
         "What becomes of an answer with a hop-by-hop header (Connection and "
         "the like), which PEP 3333 forbids: refuse answers 500, drop leaves "

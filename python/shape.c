@@ -315,6 +315,26 @@ is_in_order(const struct request *r)
     return end <= r->params.len;
 }
 
+/* Where a request was rewritten, what a rule of Apache's saved as
+ * HTTP_AUTHORIZATION comes as REDIRECT_HTTP_AUTHORIZATION. */
+static int
+redirected_authorization(struct shape *shape, const struct state *s)
+{
+    PyObject *value = NULL;
+    int rc = PyDict_Contains(shape->dict, s->name.authorization);
+
+    if (rc != 0) {
+        return rc < 0 ? -1 : 0;
+    }
+    rc = py_dict_get(shape->dict, s->name.redirected, &value);
+    if (rc > 0 && PyUnicode_GET_LENGTH(value) > 0) { /* "": nothing to save */
+        shape->keep = false; /* one value under two names */
+        rc = PyDict_SetItem(shape->dict, s->name.authorization, value);
+    }
+    Py_XDECREF(value);
+    return rc < 0 ? -1 : 0;
+}
+
 /* Backwards, since the last of several parameters with one name counts. */
 int
 shape_fill(struct shape *shape, struct names *names, const struct state *s,
@@ -344,6 +364,11 @@ shape_fill(struct shape *shape, struct names *names, const struct state *s,
             shape_clear(shape);
             return -1;
         }
+    }
+    if (s->config->redirect_authorization &&
+        redirected_authorization(shape, s) < 0) {
+        shape_clear(shape);
+        return -1;
     }
     if (shape->keep && shape_remember(shape, r) < 0) {
         shape_clear(shape);

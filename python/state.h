@@ -24,6 +24,8 @@
     X(raw, "raw")                                                              \
     X(read, "read")                                                            \
     X(tell, "tell")                                                            \
+    X(authorization, "HTTP_AUTHORIZATION")                                     \
+    X(redirected, "REDIRECT_HTTP_AUTHORIZATION")                               \
     X(path_info, "PATH_INFO")                                                  \
     X(script_name, "SCRIPT_NAME")                                              \
     X(role, "forebay.role")                                                    \

@@ -23,7 +23,8 @@ struct wsgi_config {
     bool multithread;
     bool multiprocess;
     bool pass_http_proxy;
-    bool drop_hop_by_hop; /* drop with a warning instead of refusing */
+    bool redirect_authorization; /* HTTP_AUTHORIZATION from REDIRECT_... */
+    bool drop_hop_by_hop;        /* drop with a warning instead of refusing */
     bool exit_on_system_exit;
     const char *url_scheme;  /* "http" or "https" to force, or NULL */
     const char *server_name; /* used when the front end sends none */

@@ -68,6 +68,7 @@ configure(struct python_template *t)
         .multithread = s->threads > 1,
         .multiprocess = s->workers > 1,
         .pass_http_proxy = s->pass_http_proxy,
+        .redirect_authorization = s->redirect_authorization,
         .drop_hop_by_hop = s->hop_by_hop == CONF_HOP_DROP,
         .exit_on_system_exit = s->exit_on_system_exit,
         .url_scheme = s->url_scheme == CONF_SCHEME_HTTP    ? "http"

@@ -99,16 +99,17 @@ driver_setup(PyObject *self, PyObject *args, PyObject *keywords)
                              "max_response_headers",
                              "learned_names",
                              "worker_id",
+                             "redirect_authorization",
                              NULL };
     const char *mount = "", *scheme = NULL, *name = NULL, *port = NULL;
     int from_uri = 0, threads = 0, processes = 0, proxy = 0, hop = 0, ends = 0;
-    int max_headers = 65536, learned = 100, id = 7;
+    int max_headers = 65536, learned = 100, id = 7, redirect = 0;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|sppppppzzziii", names,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|sppppppzzziiip", names,
                                      &mount, &from_uri, &threads, &processes,
                                      &proxy, &hop, &ends, &scheme, &name, &port,
-                                     &max_headers, &learned, &id)) {
+                                     &max_headers, &learned, &id, &redirect)) {
         return NULL;
     }
     /* The strings of a test live as long as the program: it is short. */
@@ -119,6 +120,7 @@ driver_setup(PyObject *self, PyObject *args, PyObject *keywords)
         .multithread = threads,
         .multiprocess = processes,
         .pass_http_proxy = proxy,
+        .redirect_authorization = redirect,
         .drop_hop_by_hop = hop,
         .exit_on_system_exit = ends,
         .url_scheme = scheme != NULL ? strdup(scheme) : NULL,

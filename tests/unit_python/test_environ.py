@@ -226,6 +226,19 @@ class Environ(Case):
         environ = self.environ_of({"HTTP_AUTHORIZATION": "Basic eA=="})
         self.assertEqual(environ["HTTP_AUTHORIZATION"], "Basic eA==")
 
+    def test_R065_redirected_authorization(self):
+        sent = {"REDIRECT_HTTP_AUTHORIZATION": "Basic one"}
+        self.assertNotIn("HTTP_AUTHORIZATION", self.environ_of(sent))
+        driver.setup(redirect_authorization=True)
+        for value in ("Basic one", "Basic two", "Basic three and longer"):
+            environ = self.environ_of({"REDIRECT_HTTP_AUTHORIZATION": value})
+            self.assertEqual(environ["HTTP_AUTHORIZATION"], value)
+            self.assertEqual(environ["REDIRECT_HTTP_AUTHORIZATION"], value)
+        environ = self.environ_of(dict(sent, HTTP_AUTHORIZATION="Bearer x"))
+        self.assertEqual(environ["HTTP_AUTHORIZATION"], "Bearer x")
+        for nothing in ({}, {"REDIRECT_HTTP_AUTHORIZATION": ""}):
+            self.assertNotIn("HTTP_AUTHORIZATION", self.environ_of(nothing))
+
     def test_B13_proxy(self):
         self.assertNotIn("HTTP_PROXY",
                          self.environ_of({"HTTP_PROXY": "http://evil"}))
