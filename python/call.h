@@ -26,6 +26,9 @@ enum {
     CALL_GATHER_BYTES = 32 * 1024,
     /* Body bytes read ahead for readline(). */
     CALL_AHEAD_BYTES = 64 * 1024,
+    /* Status and headers of this size fit into every front end: nginx takes
+     * one page unless it is told otherwise. */
+    CALL_HEAD_BYTES = 4096,
 };
 
 /* The request body as far as python/ knows it. Used inside the gate. */
@@ -52,9 +55,10 @@ struct output {
     bool pending;   /* thread->head holds all of it, to be sent when Python
                        is left */
     int status;
-    int64_t length; /* Content-Length; -1: none was given */
-    uint64_t sent;  /* body bytes given to the server */
-    int error;      /* 0, or the negative errno of a write that failed */
+    size_t head_bytes; /* of status and headers */
+    int64_t length;    /* Content-Length; -1: none was given */
+    uint64_t sent;     /* body bytes given to the server */
+    int error;         /* 0, or the negative errno of a write that failed */
 };
 
 struct bound;

@@ -263,6 +263,24 @@ take_headers(struct call *c, PyObject *headers)
     return 0;
 }
 
+/* Whoever drops the response has a page of its own for it, and says why only in
+ * its own log. */
+static void
+note_large_head(const struct call *c)
+{
+    char who[400];
+
+    if (c->out.head_bytes > CALL_HEAD_BYTES &&
+        !atomic_flag_test_and_set(&c->state->warned_head)) {
+        errors_log('I',
+                   "%s: the response has %zu bytes of headers; front ends that "
+                   "are not told to take so many answer 500 or 502 instead "
+                   "(nginx: fastcgi_buffer_size or scgi_buffer_size, 4096; "
+                   "Apache httpd: 8190 in one line). Said once",
+                   call_describe(c, who, sizeof(who)), c->out.head_bytes);
+    }
+}
+
 /* -- exc_info ------------------------------------------------------------- */
 
 /* PEP 3333: "if exc_info is provided, and the HTTP headers have already been
@@ -342,6 +360,8 @@ start(struct call *c, PyObject *status, PyObject *headers, PyObject *exc_info)
     o->starting = false;
     o->bodyless = o->head_only || response_is_bodyless(o->status);
     o->head_ready = true;
+    o->head_bytes = c->thread->head.len;
+    note_large_head(c);
     return Py_NewRef((PyObject *)c->thread->write);
 }
 

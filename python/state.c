@@ -98,6 +98,7 @@ state_new(PyObject *dict_b)
     atomic_flag_clear(&s->warned_bytes);
     atomic_flag_clear(&s->warned_reason);
     atomic_flag_clear(&s->warned_hop);
+    atomic_flag_clear(&s->warned_head);
     if (new_objects(s) < 0) {
         return NULL;
     }

@@ -65,6 +65,7 @@ struct state {
     atomic_flag warned_bytes;  /* the application returns bytes, no list */
     atomic_flag warned_reason; /* a status without a reason */
     atomic_flag warned_hop;    /* a hop-by-hop header was dropped */
+    atomic_flag warned_head;   /* more headers than front ends may take */
 };
 
 /* The state of this interpreter, made when it is first asked for, valid as long

@@ -338,6 +338,22 @@ run_after(struct call *c)
     call_run_after(c);
 }
 
+static void
+log_peer_gone(const struct call *c)
+{
+    char who[WHO_BYTES];
+
+    call_describe(c, who, sizeof(who));
+    if (c->out.head_bytes > CALL_HEAD_BYTES) {
+        errors_log('I',
+                   "%s: the front end closed the connection; perhaps %zu bytes "
+                   "of response headers are too many for it",
+                   who, c->out.head_bytes);
+    } else {
+        errors_log('D', "%s: the client went away", who);
+    }
+}
+
 /* What was sent, in the words of the server. */
 static void
 conclude(struct call *c)
@@ -355,8 +371,7 @@ conclude(struct call *c)
         break;
     case -EPIPE:
         ret->peer_gone = true;
-        errors_log('D', "%s: the client went away",
-                   call_describe(c, who, sizeof(who)));
+        log_peer_gone(c);
         return;
     case -ETIMEDOUT:
         ret->peer_gone = true;

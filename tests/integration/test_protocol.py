@@ -481,6 +481,18 @@ def test_R026_big_response_headers(wire):
     answer = wire("F13", query="40")
     assert answer.status == 200
     assert [v for n, v in answer.headers if n == "X-39"] == ["v" * 1000]
+    # That they are many is said once by each worker.
+    wire.server.log.wait(r"response has 4\d{4} bytes of headers", start=0)
+    for _ in range(10):
+        wire("F13", query="40")
+    with wire.peer() as peer:
+        wire.send(peer, "R026")
+        peer.until(b"X-0: ")
+    wire.server.log.wait(
+        r"the front end closed the connection; perhaps 4\d{4} bytes of "
+        r"response headers")
+    assert wire("hello").text == "hello"
+    assert len(wire.server.log.find(r"bytes of headers", 0)) <= 2
 
 
 @pytest.mark.big

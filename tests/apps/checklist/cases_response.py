@@ -257,6 +257,43 @@ def F13(environ, start_response):
 
 
 @case
+def R026(environ, start_response):
+    """40 KB of headers, and a body that does not end."""
+    start_response("200 OK", [("X-%d" % i, "v" * 1000) for i in range(40)])
+    while True:
+        yield b"r" * 1000
+
+
+@case
+def echo_pieces(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/octet-stream")])
+    while True:
+        data = environ["wsgi.input"].read(65536)
+        if not data:
+            return
+        yield data
+
+
+@case
+def deadlock(environ, start_response):
+    """A large answer while nothing of the body is read; then it is."""
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    for _ in range(48):
+        yield b"d" * 65536
+    read = 0
+    try:
+        while True:
+            data = environ["wsgi.input"].read(65536)
+            if not data:
+                break
+            read += len(data)
+    except OSError as e:
+        yield b"%d %s" % (read, type(e).__name__.encode())
+    else:
+        yield b"%d whole" % read
+
+
+@case
 def reflected(environ, start_response):
     """A query copied into a header: the classic way to response splitting."""
     from urllib.parse import unquote
