@@ -66,7 +66,7 @@ configure(struct python_template *t)
         .mount = s->mount != NULL ? s->mount : "",
         .path_from_uri = s->path_source == CONF_PATH_REQUEST_URI,
         .multithread = s->threads > 1,
-        .multiprocess = s->workers > 1,
+        .multiprocess = s->workers > 1 || s->max_workers > 1,
         .pass_http_proxy = s->pass_http_proxy,
         .redirect_authorization = s->redirect_authorization,
         .drop_hop_by_hop = s->hop_by_hop == CONF_HOP_DROP,

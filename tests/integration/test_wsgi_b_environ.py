@@ -246,6 +246,17 @@ def test_B16_flags(serve, shape, workers):
                      [True, False]]
 
 
+@pytest.mark.parametrize("scaling, most", [("dynamic", 2), ("dynamic", 1),
+                                           ("ondemand", 2), ("static", 2)])
+def test_B16_where_the_number_of_workers_changes(serve, shape, scaling, most):
+    """One worker, and there may be more."""
+    import json
+    server = serve_checklist(serve, shape, workers=1, scaling=scaling,
+                             max_workers=most)
+    found = json.loads(server.request(extra={"TEST_CASE": "B16"}).body)
+    assert found[1] == [True, most > 1]
+
+
 def test_B17_input_terminated(app):
     assert app("B17").body == b"True"
 
