@@ -156,6 +156,9 @@ raise_error(struct call *c)
     } else if (c->body.error == -EFBIG) {
         text = "the request body is larger than max_body_size";
         status = 413;
+    } else if (c->body.error == -ENOBUFS) {
+        text = "the request body was dropped, because the front end took "
+               "nothing of the response before all of it was sent";
     }
     args = Py_BuildValue("(is)", -c->body.error, text);
     if (args != NULL) {

@@ -6,7 +6,9 @@
  *
  * Its limits are libfcgi's: FastCGI only; a kept connection belongs to its
  * thread until the peer closes it; a silent peer is waited for without a
- * deadline (on TCP; 2 s on unix sockets); no multiplexing; bytes of a next
+ * deadline (on TCP; 2 s on unix sockets); a large answer and a large body that
+ * the application does not read wait for each other, where the front end reads
+ * nothing before it has written everything; no multiplexing; bytes of a next
  * request that came with the last one are lost; no sendfile; no ping_path and
  * status_path; connections that it still reads are inherited by programs that
  * the application starts meanwhile.

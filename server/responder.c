@@ -30,6 +30,7 @@ enum {
     SCATTER_TAIL = 24,        /* behind the body: padding, the end of STDIN */
     ERRORS_BYTES = 1 << 18,   /* FCGI_STDERR between two writes of an answer */
     LOOK_MS = 200,            /* between two looks at a peer that we write to */
+    STALL_MS = 5000,          /* neither side moves: then the body gives way */
     SEND_IOV = 64,            /* iovecs of one sendmsg */
     SMALL_BYTES = 4096,       /* of an answer that is copied together */
     SMALL_PIECES = 8,
@@ -369,6 +370,9 @@ body_read_nogil(struct wsgi_io *io, char *out, size_t len)
         if (r->error != 0) {
             return r->error;
         }
+        if (r->dropped) {
+            return -ENOBUFS;
+        }
         if (r->request->body_done || body_at_end(r) ||
             r->request->refuse_status == 413) {
             return body_end(r);
@@ -420,6 +424,29 @@ discard_body(struct responder *r)
 /* -- output -----------------------------------------------------------------
  */
 
+/* Nothing of the answer is taken, and no more of the body can be kept: the
+ * front end may be one that reads only when it has written everything
+ * (mod_proxy_scgi, mod_fcgid, Caddy), and then neither side would ever move.
+ * What is kept of the body stays; the application's read behind it fails. */
+static void
+drop_rest(struct responder *r)
+{
+    log_warnx("the front end takes nothing of an answer before the request "
+              "body is sent, which the application does not read: the body is "
+              "dropped behind %llu bytes",
+              (unsigned long long)(r->request->body_seen - r->slice_len));
+    r->dropped = r->discard = true;
+    r->slice_len = 0;
+}
+
+static uint64_t
+stall_ms(const struct responder *r)
+{
+    uint64_t write_timeout = r->x->worker->settings->write_timeout;
+
+    return write_timeout / 2 < STALL_MS ? write_timeout / 2 : STALL_MS;
+}
+
 /* The socket is full. Wait for room, and meanwhile read the body on. */
 static int
 wait_writable(struct responder *r)
@@ -435,7 +462,12 @@ wait_writable(struct responder *r)
             return r->error;
         }
         rc = wait_for(r, readable ? POLLIN | POLLOUT : POLLOUT,
-                      x->worker->settings->write_timeout);
+                      r->slice_len > 0 ? stall_ms(r)
+                                       : x->worker->settings->write_timeout);
+        if (rc == -ETIMEDOUT && r->slice_len > 0) {
+            drop_rest(r);
+            continue;
+        }
         if (rc == -EINTR) {
             if (x->main_thread) {
                 interp_check_signals_nogil();
@@ -815,6 +847,9 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
     size_t extra = head != NULL ? head->iov_len : 0;
     int rc = r->error == -ECONNRESET ? -EPIPE : r->error;
 
+    if (last) {
+        discard_body(r);
+    }
     if (extra > FCGI_CONTENT_MAX - FILE_RECORD) {
         rc = write_nogil(io, head, 1, false);
         extra = 0;

@@ -26,7 +26,8 @@ struct responder {
     int own_status;       /* its status, else 0 */
     int error;            /* 0 or the -errno that every later call gets */
     bool eof;             /* the peer ended its side */
-    bool discard;         /* the application is done with the body */
+    bool discard;         /* what still comes of the body is not wanted */
+    bool dropped;         /* ... although the application might have read it */
     bool begun;           /* bytes of a response were sent */
     bool sending;         /* within a record */
     bool aborted;  /* the peer has given the request up, not the connection */

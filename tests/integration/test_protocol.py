@@ -59,6 +59,78 @@ def closed_with_a_line(wire, data, pattern):
 
 # Connections
 
+@pytest.mark.parametrize("size", [900_000, 5 << 20])
+@pytest.mark.parametrize("protocol", ["fcgi", "scgi"])
+def test_front_ends_that_write_before_they_read(serve, epoll_shape, protocol,
+                                                size):
+    """mod_proxy_scgi, mod_fcgid and Caddy read no byte of the answer before
+    they have written the whole body, of which the application reads nothing:
+    neither waits for the other. Up to 1 MB of the body is kept; when
+    application and front end then both stand still, the rest is dropped, and
+    the application's read says so."""
+    server = serve("app:application", chdir=CHECKLIST,
+                   **epoll_shape.options(write_timeout="1s"))
+    body = b"u" * size
+    params = fcgi.params_for("/", "POST", body=body,
+                             extra={"TEST_CASE": "deadlock"})
+    with server.peer() as peer:
+        data = (fcgi.scgi(params, body) if protocol == "scgi"
+                else fcgi.encode(params, body))
+        assert peer.send(data, receive=False) == len(data)
+        answer = (peer.scgi_answer() if protocol == "scgi" else peer.answer())
+    assert answer.complete
+    count, what = answer.body[48 * 65536:].split()
+    if size < 1 << 20:
+        assert (int(count), what) == (size, b"whole")
+    else:
+        assert what == b"OSError"
+        assert 0 < int(count) < 2 << 20
+        server.log.wait(r"the body is dropped behind \d+ bytes")
+
+
+def test_a_slow_reader_loses_nothing_of_its_body(serve, epoll_shape):
+    """Both directions at once, the answer taken more slowly than the body is
+    sent: what is not taken holds the body back."""
+    server = serve("app:application", chdir=CHECKLIST,
+                   **epoll_shape.options(write_timeout="20s"))
+    body = os.urandom(1 << 20) * 6
+    params = fcgi.params_for("/", "POST", body=body,
+                             extra={"TEST_CASE": "echo_pieces"})
+    with server.peer() as peer:
+        data = memoryview(fcgi.encode(params, body))
+        peer.sock.setblocking(False)
+        sent = 0
+        while sent < len(data):
+            readable, writable = peer._poll(True, True, peer.timeout)
+            assert readable or writable
+            if writable:
+                sent += peer.sock.send(data[sent:sent + 262144])
+            elif len(peer.inbuf) < sent:
+                peer._read()
+        peer.sock.settimeout(peer.timeout)
+        answer = peer.answer()
+    assert answer.body == body
+    assert answer.complete
+
+
+def test_the_end_waits_for_the_body_of_a_kept_connection(wire):
+    """h2o crashes and nginx gives the connection up when END_REQUEST comes
+    before it has sent the whole body: the answer goes out, its end waits."""
+    body = b"u" * 100_000
+    with wire.peer() as peer:
+        wire.begin(peer, "hello", flags=fcgi.KEEP_CONN, method="POST",
+                   body=body)
+        peer.send(fcgi.stream(fcgi.STDIN, body[:70_000], end=False))
+        assert peer.until(b"hello").endswith(b"hello")
+        holds_for(lambda: not peer._poll(True, False, 0)[0]
+                  and not peer.inbuf, 0.2, "no END_REQUEST yet")
+        peer.send(fcgi.stream(fcgi.STDIN, body[70_000:]))
+        answer = peer.answer(keep=True)
+        assert answer.complete and answer.stdout == b""
+        wire.send(peer, "hello", flags=fcgi.KEEP_CONN)
+        assert peer.answer(keep=True).text == "hello"
+
+
 def test_R001_idle_kept_connections_cost_no_worker(wire):
     peers = []
     try:
