@@ -231,15 +231,6 @@ class Comparison:
                     cell.results.append(found)
                 self.progress.done((ms / 1000 + OVERHEAD_S))
 
-    def rounds_until_interrupted(self, cells):
-        """Ctrl-C ends the measuring; what is there is shown."""
-        try:
-            self.rounds(cells)
-        except KeyboardInterrupt:
-            self.note("Interrupted: some rows have fewer rounds than others, "
-                      "or are missing.")
-        self.cells = [c for c in cells if c.results]
-
     def run(self):
         try:
             for number, target in enumerate(self.plan.targets):
@@ -253,7 +244,7 @@ class Comparison:
                     (RELOAD_S if self.options.reload else 0))
             with self.running() as setups:
                 self.cells = list(self.make_cells(self.usable(setups)))
-                self.rounds_until_interrupted(self.cells)
+                self.rounds(self.cells)
         finally:
             self.progress.close()
 

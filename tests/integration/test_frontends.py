@@ -106,10 +106,11 @@ def site(sites):
 
 @pytest.fixture
 def impatient(epoll_shape):
-    """A plain site that does not wait long for the rest of a body."""
+    """A plain site that does not wait long for the rest of a body, nor for the
+    front end to take the answer."""
     from conftest import Notes
     found = Site(epoll_shape, "plain_app:application", Notes(),
-                 body_timeout="3s")
+                 body_timeout="3s", write_timeout="3s")
     yield found
     found.server.errors_expected = True
     found.close()
@@ -230,7 +231,8 @@ PATHS = [("/path/a%20b", b"a b"), ("/path/a+b", b"a+b"),
          ("/path/%C3%A5%C3%A4%C3%B6", "\xe5\xe4\xf6".encode())]
 
 
-@pytest.mark.parametrize("kind", fe.CONNECTING, ids=name_of)
+@pytest.mark.parametrize("kind", fe.CONNECTING + [fe.ApacheMatch],
+                         ids=name_of)
 def test_R031_R032_paths_are_decoded_once(site, front, kind):
     web = front(kind, site.addresses["unix"])
     for target, raw in PATHS:
@@ -296,7 +298,13 @@ def test_R035_mounted_below_app(mounted, front, kind, root_fix):
 
 @pytest.mark.parametrize("kind", [
     k for k in fe.CONNECTING if k.chunked], ids=name_of)
-def test_R041_chunked_uploads(site, front, kind):
+@pytest.mark.parametrize("app", ["plain", "flask"])
+def test_R041_chunked_uploads(sites, front, kind, app):
+    if app != "plain" and kind not in (fe.NginxUnbuffered, fe.Apache):
+        pytest.skip("flask: where the length is not known")
+    need_framework(app)
+    site = sites(app)
+    site.server.begin_test()
     web = front(kind, site.addresses["unix"])
     content = os.urandom(300_000)
 
@@ -309,6 +317,7 @@ def test_R041_chunked_uploads(site, front, kind):
     assert (status, body.decode()) == (200, digest(content))
     # A second one: whatever connection it uses is in step.
     assert web.request("/hello")[2] == b"hello"
+    site.server.audit_running()
 
 
 @pytest.mark.parametrize("kind", fe.CONNECTING + fe.SPAWNING, ids=name_of)
@@ -418,6 +427,20 @@ def test_R005_answer_before_the_body_is_read(impatient, front, kind):
     assert not errors, (len(errors), errors[:3])
 
 
+@pytest.mark.parametrize("kind", [
+    fe.Nginx, fe.NginxUnbuffered, fe.LighttpdStreaming, fe.Apache,
+    fe.ApacheScgi, fe.Haproxy, fe.ApacheFcgid], ids=name_of)
+def test_large_answers_while_the_body_is_not_read(impatient, front, kind):
+    """Some front ends read nothing before they have written the whole body."""
+    web = front(kind, "--write-timeout 3s " + os.path.join(
+        FRAMEWORKS, "plain_app.py") if kind.spawns
+        else impatient.addresses["unix"])
+    status, _, body = web.request("/big?3", "POST", b"u" * (5 << 20),
+                                  {"Content-Type": "application/x-own"})
+    assert (status, len(body)) == (200, 3 << 20), web.log()
+    assert web.request("/hello")[2] == b"hello"
+
+
 # Answers
 
 @pytest.mark.parametrize("kind", [
@@ -454,6 +477,8 @@ def test_R026_headers_beyond_the_front_ends_buffer(site, front):
     larger ones it passes them. They are sent whole."""
     web = front(fe.Nginx, site.addresses["unix"])
     assert web.request("/many_cookies")[0] == 502
+    site.server.log.wait(r"/many_cookies: the response has 4\d{4} bytes of "
+                         r"headers;.*fastcgi_buffer_size", start=0)
     web = front(fe.Nginx, site.addresses["unix"],
                 EXTRA="fastcgi_buffer_size 128k; fastcgi_buffers 8 128k; "
                       "fastcgi_busy_buffers_size 256k;")
@@ -615,6 +640,23 @@ def test_R065_authorization(site, front, kind):
         assert found["HTTP_AUTHORIZATION"] == value
 
 
+@pytest.mark.parametrize("enabled", [False, True])
+def test_R065_authorization_of_a_rewritten_request(front, enabled):
+    """A rule in a folder saves the header; the request that it makes has it
+    under another name."""
+    words = "--path-source request_uri " + (
+        "--redirect-authorization " if enabled else "")
+    web = front(fe.ApacheRewritten,
+                words + os.path.join(FRAMEWORKS, "plain_app.py"))
+    found = json.loads(web.request(
+        "/environ", headers={"Authorization": "Basic dTpw"})[2])
+    assert found["REDIRECT_HTTP_AUTHORIZATION"] == "Basic dTpw"
+    assert found.get("HTTP_AUTHORIZATION") == (
+        "Basic dTpw" if enabled else None)
+    found = json.loads(web.request("/environ")[2])
+    assert "HTTP_AUTHORIZATION" not in found
+
+
 @pytest.mark.parametrize("kind", [fe.Nginx, fe.Haproxy, fe.Lighttpd,
                                   fe.Apache], ids=name_of)
 def test_R131_proxy_header(site, front, kind):
@@ -624,8 +666,20 @@ def test_R131_proxy_header(site, front, kind):
     assert "HTTP_PROXY" not in found
 
 
-def test_R132_underscores_and_duplicates(site, front):
-    web = front(fe.Lighttpd, site.addresses["unix"])
+def test_R132_what_apache_drops(site, front):
+    web = front(fe.Apache, site.addresses["unix"])
+    found = json.loads(web.request("/environ", headers={
+        "X_User": "forged"})[2])
+    assert "HTTP_X_USER" not in found
+
+
+@pytest.mark.parametrize("kind, extra", [
+    (fe.Lighttpd, {}),
+    (fe.Nginx, {"EXTRA": "underscores_in_headers on;"})],
+    ids=["lighttpd", "nginx"])
+def test_R132_underscores_and_duplicates(site, front, kind, extra):
+    """Where the front end passes on both, the application sees both."""
+    web = front(kind, site.addresses["unix"], **extra)
     connection = web.connect()
     connection.putrequest("GET", "/environ")
     connection.putheader("X-User", "a")

@@ -94,7 +94,8 @@ def test_R102_multiprocessing(own, method):
 
 @pytest.mark.parametrize("module", [
     "_ssl", "_decimal", "_sqlite3", "_ctypes", "numpy", "lxml.etree",
-    "psycopg2", "django", "flask", "web", "pyramid"])
+    "psycopg2", "cryptography", "bcrypt", "google.protobuf", "django",
+    "flask", "web", "pyramid"])
 def test_R104_extension_modules_load(own, module):
     """Each in a pool of its own, imported by the application at import and
     used in a view."""

@@ -184,6 +184,23 @@ def test_kept_upload(serve, tmp_path, size):
                    ("ioctl", 1), (WRITES, 1)])
 
 
+def kept_file(server, count):
+    params = fcgi.params_for("/", query="plain", extra={"TEST_CASE": "wrap"})
+    request = fcgi.encode(params, flags=fcgi.KEEP_CONN)
+    with server.peer() as peer:
+        for _ in range(count):
+            peer.send(request)
+            assert len(peer.answer(keep=True).body) == 256_000
+
+
+def test_kept_file(serve, tmp_path):
+    """No byte of a file comes into the worker: what it reads are requests."""
+    counts = traced(serve, tmp_path, kept_file)
+    assert counts.get("sendfile", 0) >= REQUESTS, counts
+    assert per_request(counts, ("recvfrom", "recvmsg", "readv", "read")) <= (
+        2 * REQUESTS + SLACK), counts
+
+
 def test_an_idle_worker_makes_none(serve, tmp_path):
     """No thread of it does anything, with connections open, once it has come
     to rest."""

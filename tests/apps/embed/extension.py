@@ -28,6 +28,15 @@ def use():
         return module.ones((100, 100)).dot(module.ones((100, 100))).sum()
     if NAME == "lxml.etree":
         return module.fromstring("<a><b/></a>").find("b").tag
+    if NAME == "cryptography":
+        from cryptography.fernet import Fernet
+        f = Fernet(Fernet.generate_key())
+        return f.decrypt(f.encrypt(b"x")) == b"x"
+    if NAME == "bcrypt":
+        return module.checkpw(b"x", module.hashpw(b"x", module.gensalt(4)))
+    if NAME == "google.protobuf":
+        from google.protobuf.timestamp_pb2 import Timestamp
+        return Timestamp.FromString(Timestamp(seconds=5).SerializeToString())
     if NAME == "psycopg2":
         try:
             module.connect("host=/nowhere")

@@ -364,6 +364,31 @@ Alias "/" "%s/"
 </Directory>""" % (path, folder)
 
 
+class ApacheRewritten(ApacheFcgid):
+    """The same by way of a rule in the folder, as .htaccess files have it."""
+    modules = ("fcgid", "rewrite")
+
+    def proxy(self):
+        return super().proxy().replace("Options +ExecCGI", """\
+Options +ExecCGI +FollowSymLinks
+  RewriteEngine On
+  RewriteCond %{REQUEST_URI} !^/app.fcgi/
+  RewriteRule ^(.*)$ /app.fcgi/$1 [E=HTTP_AUTHORIZATION:%{HTTP:Authorization}]
+""").replace(
+            "  CGIPassAuth On\n", "").replace(
+            'Alias "/"', 'Alias "/app.fcgi"').replace(
+            'bin/app.fcgi/"', 'bin/app.fcgi"') + '\nDocumentRoot "%s"' % (
+                os.path.join(self.run, "bin"))
+
+
+class ApacheMatch(Apache):
+    """ProxyPassMatch instead of ProxyPass."""
+
+    def proxy(self):
+        return ('ProxyPassMatch "^/(.*)$" "%s$1" timeout=120'
+                % self.backend())
+
+
 class Haproxy(FrontEnd):
     program = "haproxy"
     template = "haproxy.cfg"
