@@ -36,22 +36,22 @@ def comparison(document):
     out = ["<h2>%s</h2><p class=\"muted\">%s</p>" % (
         escape(document["title"]),
         escape(" ".join([document["about"], *document["notes"]]))),
+        '<div class="stack">',
         '<div class="card"><h3>Published, %s</h3>%s</div>' % (
             escape(document["published"]["when"]),
             plain_table(document["published"]["table"]))]
     for index, load in enumerate(document["loads"]):
-        out.append('<div style="height:16px"></div>')
         out.append(figure("Now, " + load, (bars(document, index) or "") +
                           plain_table(classic.table(document, index)) +
                           percentiles(document, index)))
-    return "".join(out)
+    return "".join([*out, "</div>"])
 
 
 def percentiles(document, index):
     found = classic.percentile_table(document, index)
     if not found or not document["published"].get("percentiles"):
         return ""
-    return '<div style="height:12px"></div>' + plain_table(found)
+    return "<h3></h3>" + plain_table(found)
 
 
 def write(doc, path):

@@ -78,21 +78,28 @@ class Comparison:
         server = kind.start("alone-%d" % number, self.setup, self.app,
                             target.shape)
         row = ServerRow(target)
-        try:
+        protocol = kind.protocols[0]
+        with contextlib.ExitStack() as stack:
+            stack.callback(server.stop)
             server.wait_ready()
-            if kind.protocols != ("uwsgi",):    # nothing here speaks that
-                self.look_at(server, target, row)
-        finally:
-            server.stop()
+            address = server.sockets[protocol]
+            if protocol == "uwsgi":     # no generator speaks that
+                front = frontends.nginx("alone-%d-front" % number, self.setup,
+                                        {"": Backend(address, protocol)})
+                stack.callback(front.stop)
+                front.wait_ready()
+                address, protocol = front.sockets[""], "http"
+            self.look_at(server, target, row, address, protocol)
         self.servers.append(row)
 
-    def look_at(self, server, target, row):
-        kind, protocol = target.kind, target.kind.protocols[0]
-        address = server.sockets[protocol]
+    def look_at(self, server, target, row, address, protocol):
+        kind = target.kind
         path = next(p for p in self.plan.paths if p.target is target)
         app = self.path_app(path)
-        row.values["startup_ms"] = observe.first_answer_ms(
-            self.setup, server, address, protocol, app, self.check)
+        took_ms = observe.first_answer_ms(self.setup, server, address,
+                                          protocol, app, self.check)
+        if protocol in kind.protocols:      # else nginx's start is in it
+            row.values["startup_ms"] = took_ms
         clients = max(self.options.clients)
         load = Load(address, protocol, False, clients,
                     self.options.duration_ms, None, app)

@@ -98,7 +98,7 @@ def curve_series(cells, colours):
 
 
 def figure(title, drawing):
-    return ('<figure class="card" style="margin:0"><h3>%s</h3>%s</figure>' % (
+    return ('<figure class="card"><h3>%s</h3>%s</figure>' % (
         escape(title), drawing) if drawing else "")
 
 
@@ -163,7 +163,7 @@ def costs(doc, colours):
                                 top_clients(cells)[0]["clients"]),
             svg.stacked_bars(rows, terminal.group_title(front, keep),
                              "CPU microseconds for each request")))
-    return '<div style="display:grid;gap:16px">%s</div>' % "".join(out)
+    return '<div class="stack">%s</div>' % "".join(out)
 
 
 def memory(doc, colours):
@@ -197,14 +197,14 @@ def memory(doc, colours):
     out.append(figure("Before load, and what load adds (PSS)",
                       svg.stacked_bars(bars, "Memory of each server",
                                        "megabytes")))
-    return "".join(out)
+    return '<div class="stack">%s</div>' % "".join(out)
 
 
 def memory_colour(server, colours):
     """That of the first path that leads to it."""
     label = server["label"]
     return next((css for name, css in colours.css.items()
-                 if name.startswith(label)), "other")
+                 if name in (label, label + " FCGI")), "other")
 
 
 def tile(number, what):
