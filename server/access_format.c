@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * See access_format.h. Reads top to bottom: writing with escapes, what a
- * request has, the directives, JSON, taking a format apart.
+ * See access_format.h. Reads top to bottom: what a request has, the directives,
+ * taking a format apart.
  */
 #include "server/access_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "server/access_json.h"
+#include "server/access_line.h"
 
 /* A piece of a format: text, or what a letter stands for. */
 struct piece {
@@ -23,162 +26,59 @@ struct access_format {
     unsigned count;
 };
 
-/* The line that is being written. */
-struct line {
-    char *out;
-    size_t len;
-    size_t limit; /* of len; a newline fits behind it */
-};
-
-/* Bytes from outside. */
-struct span {
-    const char *data;
-    size_t len;
-};
-
-/* -- writing ----------------------------------------------------------------
- */
-
-static void
-put(struct line *l, const char *data, size_t len)
-{
-    if (len > l->limit - l->len) {
-        len = l->limit - l->len;
-    }
-    memcpy(l->out + l->len, data, len);
-    l->len += len;
-}
-
-static void
-put_str(struct line *l, const char *text)
-{
-    put(l, text, strlen(text));
-}
-
-static void
-put_number(struct line *l, uint64_t n)
-{
-    char text[24];
-
-    put(l, text,
-        (size_t)snprintf(text, sizeof(text), "%llu", (unsigned long long)n));
-}
-
-/* Nothing of an escape that does not fit. */
-static void
-put_whole(struct line *l, const char *data, size_t len)
-{
-    if (len <= l->limit - l->len) {
-        put(l, data, len);
-    } else {
-        l->limit = l->len;
-    }
-}
-
-static const char hex[] = "0123456789abcdef";
-
-static bool
-is_plain(unsigned char c)
-{
-    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
-}
-
-static void
-put_escaped(struct line *l, struct span s)
-{
-    size_t i = 0;
-
-    while (i < s.len) {
-        size_t start = i;
-        unsigned char c;
-
-        while (i < s.len && is_plain((unsigned char)s.data[i])) {
-            i++;
-        }
-        put(l, s.data + start, i - start);
-        if (i < s.len) {
-            c = (unsigned char)s.data[i++];
-            put_whole(l, (char[]){ '\\', 'x', hex[c >> 4], hex[c & 15] }, 4);
-        }
-    }
-}
-
-/* "-" for what is not there or empty. */
-static void
-put_field(struct line *l, struct span s)
-{
-    if (s.len == 0) {
-        put(l, "-", 1);
-    } else {
-        put_escaped(l, s);
-    }
-}
-
 /* -- what a request has -----------------------------------------------------
  */
 
-static struct span
-param(const struct access_entry *e, const char *name)
-{
-    struct span s = { NULL, 0 };
-
-    s.data = request_param(e->request, name, &s.len);
-    if (s.data == NULL) {
-        s.len = 0;
-    }
-    return s;
-}
-
 /* The target as the client wrote it, or what is nearest to it. */
 static void
-put_path(struct line *l, const struct access_entry *e)
+put_path(struct access_line *l, const struct access_entry *e)
 {
-    struct span uri = param(e, "REQUEST_URI");
+    struct access_span uri = access_param(e, "REQUEST_URI");
     const char *query;
 
     if (uri.len == 0) {
-        put_escaped(l, param(e, "SCRIPT_NAME"));
-        put_escaped(l, param(e, "PATH_INFO"));
+        access_put_escaped(l, access_param(e, "SCRIPT_NAME"));
+        access_put_escaped(l, access_param(e, "PATH_INFO"));
         return;
     }
     query = memchr(uri.data, '?', uri.len);
     if (query != NULL) {
         uri.len = (size_t)(query - uri.data);
     }
-    put_escaped(l, uri);
+    access_put_escaped(l, uri);
 }
 
 static void
-put_query(struct line *l, const struct access_entry *e)
+put_query(struct access_line *l, const struct access_entry *e)
 {
-    struct span query = param(e, "QUERY_STRING");
+    struct access_span query = access_param(e, "QUERY_STRING");
 
     if (query.len > 0) {
-        put(l, "?", 1);
-        put_escaped(l, query);
+        access_put(l, "?", 1);
+        access_put_escaped(l, query);
     }
 }
 
 static void
-put_request_line(struct line *l, const struct access_entry *e)
+put_request_line(struct access_line *l, const struct access_entry *e)
 {
-    struct span uri = param(e, "REQUEST_URI");
+    struct access_span uri = access_param(e, "REQUEST_URI");
 
-    put_field(l, param(e, "REQUEST_METHOD"));
-    put(l, " ", 1);
+    access_put_field(l, access_param(e, "REQUEST_METHOD"));
+    access_put(l, " ", 1);
     if (uri.len > 0) {
-        put_escaped(l, uri);
+        access_put_escaped(l, uri);
     } else {
         put_path(l, e);
         put_query(l, e);
     }
-    put(l, " ", 1);
-    put_field(l, param(e, "SERVER_PROTOCOL"));
+    access_put(l, " ", 1);
+    access_put_field(l, access_param(e, "SERVER_PROTOCOL"));
 }
 
 /* [31/Jan/2024:12:00:00 +0100]. A second is formatted once per thread. */
 static void
-put_time(struct line *l, const struct access_entry *e)
+put_time(struct access_line *l, const struct access_entry *e)
 {
     static __thread time_t second = -1;
     static __thread char text[48];
@@ -192,37 +92,38 @@ put_time(struct line *l, const struct access_entry *e)
         }
         second = e->begun.tv_sec;
     }
-    put_str(l, text);
+    access_put_str(l, text);
 }
 
 /* -- one letter -------------------------------------------------------------
  */
 
 static void
-put_status(struct line *l, const struct access_entry *e)
+put_status(struct access_line *l, const struct access_entry *e)
 {
     if (e->status > 0) {
-        put_number(l, (uint64_t)e->status);
+        access_put_number(l, (uint64_t)e->status);
     } else {
-        put(l, "-", 1);
+        access_put(l, "-", 1);
     }
 }
 
 static void
-put_piece(struct line *l, const struct piece *p, const struct access_entry *e)
+put_piece(struct access_line *l, const struct piece *p,
+          const struct access_entry *e)
 {
     switch (p->letter) {
     case '\0':
-        put(l, p->text, p->len);
+        access_put(l, p->text, p->len);
         break;
     case 'h':
-        put_field(l, param(e, "REMOTE_ADDR"));
+        access_put_field(l, access_param(e, "REMOTE_ADDR"));
         break;
     case 'l':
-        put(l, "-", 1);
+        access_put(l, "-", 1);
         break;
     case 'u':
-        put_field(l, param(e, "REMOTE_USER"));
+        access_put_field(l, access_param(e, "REMOTE_USER"));
         break;
     case 't':
         put_time(l, e);
@@ -231,7 +132,7 @@ put_piece(struct line *l, const struct piece *p, const struct access_entry *e)
         put_request_line(l, e);
         break;
     case 'm':
-        put_field(l, param(e, "REQUEST_METHOD"));
+        access_put_field(l, access_param(e, "REQUEST_METHOD"));
         break;
     case 'U':
         put_path(l, e);
@@ -240,206 +141,52 @@ put_piece(struct line *l, const struct piece *p, const struct access_entry *e)
         put_query(l, e);
         break;
     case 'H':
-        put_field(l, param(e, "SERVER_PROTOCOL"));
+        access_put_field(l, access_param(e, "SERVER_PROTOCOL"));
         break;
     case 's':
         put_status(l, e);
         break;
     case 'b':
         if (e->body_bytes == 0) {
-            put(l, "-", 1);
+            access_put(l, "-", 1);
             break;
         }
-        put_number(l, e->body_bytes);
+        access_put_number(l, e->body_bytes);
         break;
     case 'B':
-        put_number(l, e->body_bytes);
+        access_put_number(l, e->body_bytes);
         break;
     case 'D':
-        put_number(l, e->took_ns / 1000);
+        access_put_number(l, e->took_ns / 1000);
         break;
     case 'T':
-        put_number(l, e->took_ns / 1000000000);
+        access_put_number(l, e->took_ns / 1000000000);
         break;
     case 'p':
-        put_number(l, (uint64_t)e->pid);
+        access_put_number(l, (uint64_t)e->pid);
         break;
     case 'P':
-        put_field(l, (struct span){ e->pool, strlen(e->pool) });
+        access_put_field(l, (struct access_span){ e->pool, strlen(e->pool) });
         break;
     case 'w':
-        put_number(l, (uint64_t)e->worker);
+        access_put_number(l, (uint64_t)e->worker);
         break;
     case 'X':
-        put_str(l, e->client_closed ? "client-closed" : "-");
+        access_put_str(l, e->client_closed ? "client-closed" : "-");
         break;
     default: /* i, e: the parameter of that name */
-        put_field(l, param(e, p->text));
+        access_put_field(l, access_param(e, p->text));
     }
-}
-
-/* -- JSON -------------------------------------------------------------------
- */
-
-/* Length of the UTF-8 character at p, 0 when there is none (RFC 3629, section
- * 4). */
-static size_t
-utf8_length(const unsigned char *p, size_t len)
-{
-    size_t n = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    unsigned char low = 0x80, high = 0xbf;
-
-    if (p[0] < 0xc2 || p[0] > 0xf4 || len < n) {
-        return 0;
-    }
-    switch (p[0]) {
-    case 0xe0:
-        low = 0xa0; /* shorter forms exist */
-        break;
-    case 0xed:
-        high = 0x9f; /* surrogates */
-        break;
-    case 0xf0:
-        low = 0x90;
-        break;
-    case 0xf4:
-        high = 0x8f; /* beyond U+10FFFF */
-        break;
-    default:
-        break;
-    }
-    if (p[1] < low || p[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return n;
-}
-
-/* A string (RFC 8259, section 7), at most room bytes between its quotation
- * marks. */
-static void
-put_json_string(struct line *l, struct span s, size_t room)
-{
-    const unsigned char *p = (const unsigned char *)s.data;
-    size_t limit = l->limit;
-
-    put(l, "\"", 1);
-    if (l->len + room < l->limit) {
-        l->limit = l->len + room;
-    }
-    for (size_t i = 0; i < s.len && l->len < l->limit;) {
-        unsigned char c = p[i];
-        size_t n = c >= 0x80 ? utf8_length(p + i, s.len - i) : 0;
-
-        if (is_plain(c)) {
-            n = 1;
-        }
-        if (n > 0) {
-            put_whole(l, s.data + i, n);
-            i += n;
-        } else {
-            put_whole(l,
-                      (char[]){ '\\', 'u', '0', '0', hex[c >> 4], hex[c & 15] },
-                      6);
-            i++;
-        }
-    }
-    l->limit = limit;
-    put(l, "\"", 1);
-}
-
-static void
-put_json_member(struct line *l, const char *name, struct span s, size_t room)
-{
-    put_str(l, ",\"");
-    put_str(l, name);
-    put_str(l, "\":");
-    if (s.data == NULL) {
-        put_str(l, "null");
-    } else {
-        put_json_string(l, s, room);
-    }
-}
-
-static void
-put_json_number(struct line *l, const char *name, uint64_t n)
-{
-    put_str(l, ",\"");
-    put_str(l, name);
-    put_str(l, "\":");
-    put_number(l, n);
-}
-
-/* {"time":"2024-01-31T12:00:00.123+01:00" */
-static void
-put_json_time(struct line *l, const struct access_entry *e)
-{
-    static __thread time_t second = -1;
-    static __thread char text[32], zone[16];
-    char fraction[8];
-    struct tm tm;
-
-    if (e->begun.tv_sec != second) {
-        if (localtime_r(&e->begun.tv_sec, &tm) == NULL ||
-            strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm) == 0 ||
-            strftime(zone, sizeof(zone) - 1, "%z", &tm) != 5) {
-            text[0] = zone[0] = '\0';
-        } else { /* RFC 3339 wants a colon in it */
-            memmove(zone + 4, zone + 3, 3);
-            zone[3] = ':';
-        }
-        second = e->begun.tv_sec;
-    }
-    snprintf(fraction, sizeof(fraction), ".%03u",
-             (unsigned)(e->begun.tv_nsec / 1000000) % 1000);
-    put_str(l, "{\"time\":\"");
-    put_str(l, text);
-    put_str(l, fraction);
-    put_str(l, zone);
-    put(l, "\"", 1);
-}
-
-/* The rooms and what stands between them stay below ACCESS_LINE_MAX together,
- * so that the object is whole. */
-static void
-put_json(struct line *l, const struct access_entry *e)
-{
-    put_json_time(l, e);
-    put_json_member(l, "pool", (struct span){ e->pool, strlen(e->pool) }, 128);
-    put_json_number(l, "pid", (uint64_t)e->pid);
-    put_json_number(l, "worker", (uint64_t)e->worker);
-    put_json_member(l, "remote_addr", param(e, "REMOTE_ADDR"), 64);
-    put_json_member(l, "remote_user", param(e, "REMOTE_USER"), 128);
-    put_json_member(l, "method", param(e, "REQUEST_METHOD"), 32);
-    put_json_member(l, "host", param(e, "HTTP_HOST"), 256);
-    put_json_member(l, "uri", param(e, "REQUEST_URI"), 1536);
-    put_json_member(l, "protocol", param(e, "SERVER_PROTOCOL"), 32);
-    if (e->status > 0) {
-        put_json_number(l, "status", (uint64_t)e->status);
-    } else {
-        put_str(l, ",\"status\":null");
-    }
-    put_json_number(l, "bytes", e->body_bytes);
-    put_json_number(l, "duration_us", e->took_ns / 1000);
-    put_str(l, ",\"client_closed\":");
-    put_str(l, e->client_closed ? "true" : "false");
-    put_json_member(l, "referer", param(e, "HTTP_REFERER"), 512);
-    put_json_member(l, "user_agent", param(e, "HTTP_USER_AGENT"), 512);
-    put(l, "}", 1);
 }
 
 size_t
 access_format_line(const struct access_format *f, const struct access_entry *e,
                    char out[ACCESS_LINE_MAX])
 {
-    struct line l = { out, 0, ACCESS_LINE_MAX - 1 };
+    struct access_line l = { out, 0, ACCESS_LINE_MAX - 1 };
 
     if (f->json) {
-        put_json(&l, e);
+        access_put_json(&l, e);
     }
     for (unsigned i = 0; i < f->count; i++) {
         put_piece(&l, &f->piece[i], e);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/utf8.h"
+
 void
 log_line_add(struct log_line *l, const char *data, size_t len)
 {
@@ -43,42 +45,14 @@ add_hex(struct log_line *l, unsigned char byte)
     }
 }
 
-/* Length of the printable character of UTF-8 at p (RFC 3629, section 4), 0 when
- * the bytes are none: malformed, overlong, a surrogate, or a C1 control, which
- * some terminals obey. */
+/* Length of the printable character of UTF-8 at p, 0 when there is none: C1
+ * controls, which some terminals obey, are not printable. */
 static size_t
 utf8_printable(const unsigned char *p, size_t len)
 {
-    size_t n;
-    unsigned long code;
-    static const unsigned long least[] = { 0, 0, 0xa0, 0x800, 0x10000 };
+    size_t n = utf8_length(p, len);
 
-    if (p[0] >= 0xc2 && p[0] <= 0xdf) {
-        n = 2;
-        code = p[0] & 0x1f;
-    } else if ((p[0] & 0xf0) == 0xe0) {
-        n = 3;
-        code = p[0] & 0x0f;
-    } else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
-        n = 4;
-        code = p[0] & 0x07;
-    } else {
-        return 0;
-    }
-    if (len < n) {
-        return 0;
-    }
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        code = code << 6 | (p[i] & 0x3f);
-    }
-    if (code < least[n] || code > 0x10ffff ||
-        (code >= 0xd800 && code <= 0xdfff)) {
-        return 0;
-    }
-    return n;
+    return n == 2 && p[0] == 0xc2 && p[1] < 0xa0 ? 0 : n;
 }
 
 void
