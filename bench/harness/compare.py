@@ -238,6 +238,15 @@ class Comparison:
                     cell.results.append(found)
                 self.progress.done((ms / 1000 + OVERHEAD_S))
 
+    def rounds_until_interrupted(self, cells):
+        """Ctrl-C ends the measuring; what is there is shown."""
+        try:
+            self.rounds(cells)
+        except KeyboardInterrupt:
+            self.note("Interrupted: some rows have fewer rounds than others, "
+                      "or are missing.")
+        self.cells = [c for c in cells if c.results]
+
     def run(self):
         try:
             for number, target in enumerate(self.plan.targets):
@@ -251,7 +260,7 @@ class Comparison:
                     (RELOAD_S if self.options.reload else 0))
             with self.running() as setups:
                 self.cells = list(self.make_cells(self.usable(setups)))
-                self.rounds(self.cells)
+                self.rounds_until_interrupted(self.cells)
         finally:
             self.progress.close()
 

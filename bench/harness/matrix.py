@@ -62,6 +62,9 @@ def shapes(modes, workers, threads, socket):
     if "threaded" in modes:
         found += [Shape(w, t, socket) for w in workers for t in threads
                   if t > 1]
+    if "interpreters" in modes:
+        found += [Shape(w, t, socket, "interpreters") for w in workers
+                  for t in threads]
     return found
 
 
@@ -131,6 +134,8 @@ def peer_shapes(kind, options):
     socket = next((s for s in options.sockets if s in kind.sockets),
                   kind.sockets[0])
     for shape in options.shapes:
+        if shape.mode == "interpreters":    # nobody else has that
+            continue
         if kind.threads if shape.threads > 1 else kind.processes:
             yield Shape(shape.workers, shape.threads, socket)
 
@@ -143,8 +148,8 @@ def make(options, peers):
     for socket in options.sockets:
         for shape in options.shapes:
             add_target(plan, options, "forebay", FOREBAY,
-                       Shape(shape.workers, shape.threads, socket),
-                       options.protocols)
+                       Shape(shape.workers, shape.threads, socket,
+                             shape.mode), options.protocols)
     for name in peers:
         if name == FRONT_ALONE:
             add_front_alone(plan, options)

@@ -4,6 +4,7 @@ take otherwise. Each runs the same application; processes and threads are the
 same numbers for all."""
 import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,17 +19,14 @@ PEER_PROGRAMS = os.path.join(BENCH, "peers")
 class Shape:
     """So many processes of so many threads, on this kind of socket."""
 
-    def __init__(self, workers=2, threads=1, socket="unix"):
+    def __init__(self, workers=2, threads=1, socket="unix", mode=None):
         self.workers, self.threads, self.socket = workers, threads, socket
+        self.mode = mode or ("prefork" if threads == 1 else "threaded")
 
     @property
     def text(self):
         return ("%d" % self.workers if self.threads == 1
                 else "%dx%d" % (self.workers, self.threads))
-
-    @property
-    def mode(self):
-        return "prefork" if self.threads == 1 else "threaded"
 
 
 class Kind:
@@ -96,9 +94,17 @@ class Forebay(Kind):
             argv += ["--virtualenv", setup.virtualenv]
         for path in app.pythonpath:
             argv += ["--pythonpath", path]
-        if shape.threads > 1:
-            argv += ["--mode", "threaded", "--threads", str(shape.threads)]
+        if shape.mode != "prefork":
+            argv += ["--mode", shape.mode, "--threads", str(shape.threads)]
         return [*argv, *self.options, *setup.forebay_options, app.spec]
+
+
+def forebay_modes(setup):
+    """Those that this build knows."""
+    done = subprocess.run([setup.forebay, "serve", "--help"],
+                          capture_output=True, text=True)
+    line = re.search(r"--mode (\S+)", done.stdout)
+    return line.group(1).split("|") if line else []
 
 
 class ForebayLibfcgi(Forebay):

@@ -2,6 +2,7 @@
 """Servers that are measured: start, wait, look at, stop."""
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -37,6 +38,7 @@ class Server:
             self.process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 cwd=folder, umask=0,
+                start_new_session=True,     # Ctrl-C is for the measurement
                 env={**os.environ, **(env or {}),
                      "PYTHONDONTWRITEBYTECODE": "1"})
 
@@ -144,6 +146,15 @@ def bare(name, setup, kind, workers=2):
 
 
 def free_port():
+    """One that nobody uses, below those that the kernel gives to clients: the
+    load makes thousands of connections, and one of them might have it before
+    the server that it was looked up for."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        top = int(f.read().split()[0])
+    while top > 10100:
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", random.randrange(10000, top)))
+            return s.getsockname()[1]
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]

@@ -8,16 +8,18 @@ import csv
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import uuid
 
 import pytest
 
-from lib import browser, frontends
+from lib import browser, frontends, proc
 from lib import server as srv
-from lib.wait import FACTOR
+from lib.wait import FACTOR, wait_for
 
 sys.path.insert(0, os.path.join(srv.TOP, "bench"))
 
@@ -130,6 +132,56 @@ def test_a_front_end_that_is_missing_is_named(tmp_path):
     for name in ("lighttpd", "nginx", "uwsgi-fastcgi", "mod_wsgi-daemon"):
         assert "left out: %s: " % name in out
     assert "is not installed" in out
+
+
+def left_over(mark):
+    return [(p, proc.cmdline(p)) for p in proc.with_environ(mark)
+            if proc.alive(p)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_when_it_is_interrupted(tmp_path, number):
+    mark = "FOREBAY_TEST_ID=" + uuid.uuid4().hex
+    name, _, value = mark.partition("=")
+    out_json = tmp_path / "out.json"
+    folder = srv.temp_dir()     # short, for the names of sockets
+    running = subprocess.Popen(
+        ["/usr/bin/python3", COMPARE, "--peers", "none", "--fronts", "none",
+         "--no-reload", "--no-syscalls", "--duration", "2", "--rounds",
+         "100000", "--concurrency", "16", "--quiet", "--json",
+         str(out_json)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE, start_new_session=True,
+        # A shell without job control leaves SIGINT ignored behind it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT,
+                                         signal.default_int_handler),
+        env=dict(os.environ, FOREBAY_BUILD=srv.build_dir(), TMPDIR=folder,
+                 **{name: value}))
+    try:
+        wait_for(lambda: any("server-1.sock" in files for _, _, files
+                             in os.walk(folder)), "both servers side by side",
+                 60 * FACTOR)
+        wait_for(lambda: any("-c 16" in line for _, line in left_over(mark)),
+                 "a run that counts", 60 * FACTOR)
+        # As a terminal does: to the whole group.
+        os.killpg(running.pid, number)
+        out, err = running.communicate(timeout=60 * FACTOR)
+    except BaseException:
+        for pid, _ in left_over(mark):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        running.wait()
+        raise
+    wait_for(lambda: not left_over(mark), lambda: repr(left_over(mark)))
+    assert os.listdir(folder) == []
+    os.rmdir(folder)
+    if number == signal.SIGTERM:
+        assert running.returncode == 143, err
+        return
+    assert running.returncode == 0, err
+    doc = json.loads(out_json.read_text())
+    assert "Interrupted" in doc["notes"][0] and "Interrupted" in out
+    assert doc["cells"] or doc["recommendation"] == []
 
 
 # Wrong answers

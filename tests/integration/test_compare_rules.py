@@ -178,6 +178,15 @@ def test_the_matrix_multiplies():
     assert plan.left_out == []
 
 
+def test_interpreters_are_a_shape_of_forebay_only():
+    shapes = matrix.shapes(["prefork", "interpreters"], [1], [2, 4], "unix")
+    plan = matrix.make(Options(shapes=shapes), ["uwsgi-fastcgi"])
+    assert [t.label for t in plan.targets] == [
+        "forebay prefork 1", "forebay interpreters 1x2",
+        "forebay interpreters 1x4", "uWSGI fastcgi 1"]
+    assert [t.shape.mode for t in plan.targets][1] == "interpreters"
+
+
 def test_scgi_has_no_kept_connections():
     plan = matrix.make(Options(protocols=["fcgi", "scgi"],
                                keeps=[True, False]), [])
