@@ -4,8 +4,12 @@ import json
 import os
 import statistics
 import subprocess
+import time
 
 from .servers import BENCH, WORKLOADS, Failed
+
+
+PAUSE_MS = 7    # between two single requests
 
 
 class Contender:
@@ -61,6 +65,30 @@ def load(setup, address, options, accept_failures=False):
     return json.loads(done.stdout)
 
 
+class Beside(Contender):
+    """Single requests with pauses between them, while one client asks for
+    /slow all the time: their latency, and that of the others."""
+
+    def run(self, setup, requests, accept_failures):
+        argv = [setup.load, "--connect", self.address, "--keep", "--uri",
+                "/slow", "--requests", "10000000", "--duration",
+                str(requests * PAUSE_MS + 2000)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE,
+                              text=True) as slow:
+            took = sorted(self.one(setup) for _ in range(requests))
+            beside = json.loads(slow.communicate()[0])
+        return {"cpu_us": 0.0, "front_us": 0.0, "both_us": 0.0, "rps": 0.0,
+                "p50_us": took[len(took) // 2],
+                "p99_us": took[len(took) * 99 // 100],
+                "slow_ms": beside["latency_us"]["p50"] / 1000,
+                "requests": requests, "failed": beside["failed"]}
+
+    def one(self, setup):
+        time.sleep(PAUSE_MS / 1000)
+        return load(setup, self.address,
+                    ["--requests", 1, *self.load])["latency_us"]["max"]
+
+
 def difference_us(before, after):
     """Of all processes together: what one that has ended had run is in the
     time of its parent, which waited for it."""
@@ -100,12 +128,13 @@ def rounds(setup, contenders, requests, count, accept_failures=False):
                                                    accept_failures))
 
 
-METRICS = ("cpu_us", "front_us", "both_us", "rps", "p50_us", "p99_us")
+METRICS = ("cpu_us", "front_us", "both_us", "rps", "p50_us", "p99_us",
+           "slow_ms")
 
 
 def summary(contender):
     """Medians, and how far the CPU time of the rounds is apart."""
-    row = {name: statistics.median(r[name] for r in contender.results)
+    row = {name: statistics.median(r.get(name, 0) for r in contender.results)
            for name in METRICS}
     cpu = [r["cpu_us"] for r in contender.results]
     row["cpu_min"], row["cpu_max"] = min(cpu), max(cpu)

@@ -8,6 +8,7 @@ COLUMNS = (  # heading, metric, format, ratio
     ("req/s", "rps", "%.0f", True),
     ("p50 us", "p50_us", "%.0f", False),
     ("p99 us", "p99_us", "%.0f", False),
+    ("slow ms", "slow_ms", "%.1f", False),
     ("PSS MB", "pss_mb", "%.1f", True),
     ("used", "workers_used", "%d", False),
     ("failed", "failed", "%d", False),

@@ -6,7 +6,7 @@ import contextlib
 
 from . import frontends, servers
 from .frontends import Backend
-from .measure import Contender, Loop, load, rounds, summary
+from .measure import Beside, Contender, Loop, load, rounds, summary
 
 HELLO = ("--check-length", 14, "--check-prefix", "Hello, world!")
 PICTURE = ("--check-length", 313 * 1024)
@@ -258,6 +258,24 @@ def mix(setup, requests):
                 direct("uWSGI fastcgi, new", theirs, options, clients=15,
                        reference=True),
             ], requests)
+
+
+@workload("interval", "hello now and then, beside one client whose requests "
+          "compute; one process, 4 threads", 100)
+def interval(setup, requests):
+    """What switch_interval does for a short request, and to a long one."""
+    waits = ("5ms", "1ms", "200us")
+    made = [servers.forebay("forebay-" + wait, setup, "computing", workers=1,
+                            threads=4, options=["--switch-interval", wait])
+            for wait in waits]
+    uwsgi = servers.uwsgi("uwsgi", setup, "computing", workers=1, threads=4)
+    with started(*made, uwsgi):
+        return compare(setup, [
+            *(Beside("forebay, switch_interval " + wait, server,
+                     server.sockets["fcgi"], ["--keep", *HELLO])
+              for wait, server in zip(waits, made)),
+            Beside("uWSGI fastcgi", uwsgi, uwsgi.sockets["fcgi"], HELLO,
+                   reference=True)], requests)
 
 
 @workload("memory", "PSS of Django with 8 workers, all of them used", 1600)
