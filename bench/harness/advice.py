@@ -7,6 +7,8 @@ sentences. What the rules mean by
   within the rounds of the other;
 - "waiting": with one request at a time, the part of its time in which no
   processor works for it (1 - CPU time of server and front end / p50);
+- noisy: in more than a third of the rows the rounds are more than 30 % apart;
+  then CPU times are compared instead of rates, and nothing is said of waiting;
 - the place that is looked at: forebay's own cells behind the front end that
   has the highest rate among those measured (nginx-kept, nginx, ...; "none"
   only when there is no other), at the highest concurrency without a failure.
@@ -18,8 +20,12 @@ MUCH = 1.15             # a factor of memory that is worth a sentence
 PLACES = ("nginx-kept", "nginx", "apache-kept", "apache", "lighttpd", "none")
 
 
-def same(a, b):
-    """Two cells: can the rounds tell their rates apart?"""
+def same(a, b, noisy=False):
+    """Two cells: can the rounds tell their rates apart? When they are noisy,
+    it is about CPU times."""
+    if noisy:
+        low, high = sorted((a["both_us"], b["both_us"]))
+        return high == 0 or 1 - low / high < SAME
     inside = (a["rps_min"] <= b["rps"] <= a["rps_max"] and
               b["rps_min"] <= a["rps"] <= b["rps_max"])
     high, low = max(a["rps"], b["rps"]), min(a["rps"], b["rps"])
@@ -54,6 +60,9 @@ class View:
     def __init__(self, cells, servers):
         self.cells, self.servers = cells, servers
         self.front = self.keep = self.clients = None
+        self.wide = [c for c in cells if c["rps"] and
+                     (c["rps_max"] - c["rps_min"]) / c["rps"] > 0.3]
+        self.noisy = len(self.wide) * 3 > len(cells)
         ours = [c for c in cells if c["server"] == "forebay" and is_good(c)]
         for front in PLACES:
             here = [c for c in ours if c["front"] == front]
@@ -72,9 +81,16 @@ class View:
             c[k] == v for k, v in wanted.items())]
 
     def best(self, **where):
-        """Of forebay's cells there, the one with the highest rate."""
-        return max(self.here(**{"server": "forebay", **where}),
-                   key=lambda c: c["rps"], default=None)
+        """Of forebay's cells there."""
+        return self.pick(self.here(**{"server": "forebay", **where}))
+
+    def pick(self, cells):
+        """The one with the highest rate, or the least CPU time; or None."""
+        return min(cells, key=lambda c: (
+            c["both_us"] if self.noisy else -c["rps"]), default=None)
+
+    def same(self, a, b):
+        return same(a, b, self.noisy)
 
     def server(self, cell):
         return next((s for s in self.servers if all(
@@ -87,7 +103,10 @@ class View:
 
 
 def waiting_part(view, cell):
-    """Of a request, with one client; None: not measured."""
+    """Of a request, with one client; None: not measured, or something else
+    may have had the processor."""
+    if view.noisy:
+        return None
     alone = [c for c in view.here(clients=1, server="forebay")
              if c["label"] == cell["label"]]
     if not alone or not alone[0]["p50_us"]:
@@ -102,23 +121,34 @@ def choose_shape(view):
     if best is None:
         return ["Nothing can be recommended: no path of forebay answered "
                 "without a failure."]
-    equal = [c for c in view.here(server="forebay") if same(c, best)]
+    equal = [c for c in view.here(server="forebay") if view.same(c, best)]
     chosen = min(equal, key=lambda c: (view.memory(c) or 0, c["label"]))
     memory = view.memory(chosen)
-    where = "%s at %d connections" % (front_text(view.front), view.clients)
-    text = "Take %s: %.0f requests per second %s" % (
-        chosen["label"], chosen["rps"], where)
+    text = "Take %s: %s %s at %d connections" % (
+        chosen["label"], "%.0f CPU microseconds for each request, with the "
+        "front end's," % chosen["both_us"] if view.noisy else
+        "%.0f requests per second" % chosen["rps"], front_text(view.front),
+        view.clients)
     if memory:
         text += ", with %.0f MB under load" % memory
-    if len(equal) > 1:
-        others = ", ".join(c["label"] for c in equal if c is not chosen)
-        text += ". %s %s as fast (the rounds cannot tell them apart, or " \
-            "less than %s is between them)" % (others, "is" if len(equal) == 2 else "are",
-                           percent(SAME))
-        if memory and chosen is not best:
-            text += ", and need%s more memory" % (
-                "s" if len(equal) == 2 else "")
-    return [text + "."]
+    return [text + also_good(view, equal, chosen, memory) + "."]
+
+
+def also_good(view, equal, chosen, memory):
+    others = [c["label"] for c in equal if c is not chosen]
+    if not others:
+        return ""
+    one = len(others) == 1
+    if view.noisy:
+        text = "less than %s is between them" % percent(SAME)
+    else:
+        text = "the rounds cannot tell them apart, or less than %s is " \
+            "between them" % percent(SAME)
+    text = ". %s %s as good (%s)" % (", ".join(others),
+                                     "is" if one else "are", text)
+    if memory:
+        text += ", and need%s no less memory" % ("s" if one else "")
+    return text
 
 
 def threads_or_processes(view):
@@ -126,38 +156,55 @@ def threads_or_processes(view):
     prefork, threaded = (view.best(mode=m) for m in ("prefork", "threaded"))
     if prefork is None or threaded is None:
         return []
-    found = []
-    a, b = prefork["rps"], threaded["rps"]
+    waits = waiting_part(view, prefork)
     names = ("Threads (%s)" % threaded["label"],
              "processes (%s)" % prefork["label"])
-    waits = waiting_part(view, prefork)
-    if same(prefork, threaded):
-        found.append("%s and %s answer equally fast here." % (
-            names[0], names[1]))
-    elif b < a:
-        text = "%s cost you %s of the rate here" % (
-            names[0], percent(1 - b / a))
-        extra = threaded["cpu_us"] - prefork["cpu_us"]
-        if extra > SAME * prefork["cpu_us"]:
-            text += (" because they pass Python's lock to each other: %.0f "
-                     "instead of %.0f CPU microseconds for each request"
-                     % (threaded["cpu_us"], prefork["cpu_us"]))
-        elif prefork["workers"] > threaded["workers"]:
-            text += (" because only one thread of a process runs Python at "
-                     "a time, and there are %d processes instead of %d"
-                     % (threaded["workers"], prefork["workers"]))
-        found.append(text + ".")
+    if view.noisy:
+        text = cpu_of_threads(prefork, threaded, names)
+    elif same(prefork, threaded):
+        text = "%s and %s answer equally fast here." % names
+    elif threaded["rps"] < prefork["rps"]:
+        text = threads_lose(prefork, threaded, names)
     else:
-        text = "%s answer %s as much as %s" % (
-            names[0], times(b / a), names[1])
-        if waits is not None and waits > WAITS:
-            text += (" because a request waits for %s of its time, and %d "
-                     "requests can wait at once instead of %d" % (
-                         percent(waits),
-                         threaded["workers"] * threaded["threads"],
-                         prefork["workers"]))
-        found.append(text + ".")
-    return found + memory_of_modes(view, prefork, threaded, waits)
+        text = threads_win(prefork, threaded, names, waits)
+    return [text] + memory_of_modes(view, prefork, threaded, waits)
+
+
+def cpu_of_threads(prefork, threaded, names):
+    a, b = prefork["cpu_us"], threaded["cpu_us"]
+    if abs(a - b) <= SAME * max(a, b):
+        return "%s and %s need the same CPU time here." % names
+    return "%s need %s %s CPU time than %s here: %.0f against %.0f " \
+        "microseconds for each request." % (
+            names[0], percent(abs(b / a - 1)), "more" if b > a else "less",
+            names[1], b, a)
+
+
+def threads_lose(prefork, threaded, names):
+    text = "%s cost you %s of the rate here" % (
+        names[0], percent(1 - threaded["rps"] / prefork["rps"]))
+    extra = threaded["cpu_us"] - prefork["cpu_us"]
+    if extra > SAME * prefork["cpu_us"]:
+        text += (" because they pass Python's lock to each other: %.0f "
+                 "instead of %.0f CPU microseconds for each request"
+                 % (threaded["cpu_us"], prefork["cpu_us"]))
+    elif prefork["workers"] > threaded["workers"]:
+        text += (" because only one thread of a process runs Python at a "
+                 "time, and there are %d processes instead of %d"
+                 % (threaded["workers"], prefork["workers"]))
+    return text + "."
+
+
+def threads_win(prefork, threaded, names, waits):
+    text = "%s answer %s as much as %s" % (
+        names[0], times(threaded["rps"] / prefork["rps"]), names[1])
+    if waits is not None and waits > WAITS:
+        text += (" because a request waits for %s of its time, and %d "
+                 "requests can wait at once instead of %d" % (
+                     percent(waits),
+                     threaded["workers"] * threaded["threads"],
+                     prefork["workers"]))
+    return text + "."
 
 
 def memory_of_modes(view, prefork, threaded, waits):
@@ -225,7 +272,7 @@ def protocol_and_socket(view):
 def saturation(view):
     """Rule 5: the concurrency from which more connections only wait."""
     best = view.best()
-    if best is None:
+    if best is None or view.noisy:
         return []
     curve = sorted((c for c in view.cells if is_good(c) and all(
         c[k] == best[k] for k in ("label", "front", "keep", "socket",
@@ -264,7 +311,7 @@ def comparable(view, peer):
         b = [c for c in theirs if family(c["front"]) == place or
              c["front"] == "itself" and place != "none"]
         if a and b:
-            return tuple(max(x, key=lambda c: c["rps"]) for x in (a, b))
+            return view.pick(a), view.pick(b)
     return None
 
 
@@ -278,23 +325,28 @@ def against_others(view):
             pair = comparable(view, peer)
         if pair is None or not pair[1]["rps"]:
             continue
-        ours, theirs = pair
-        factor = ours["rps"] / theirs["rps"]
-        where = front_text(theirs["front"])
-        if same(ours, theirs):
-            text = "forebay and %s (%s) answer equally fast" % (
-                theirs["label"], where)
-        elif factor > 1:
-            text = "forebay answers %s as many requests as %s (%s)" % (
-                times(factor), theirs["label"], where)
-        else:
-            text = "forebay answers %s fewer requests than %s (%s)" % (
-                percent(1 - factor), theirs["label"], where)
-        if theirs["both_us"] > 0:
-            text += "; its CPU time, with the front end's, is %.2f of " \
-                "theirs" % (ours["both_us"] / theirs["both_us"])
-        found.append(text + ".")
+        found.append(against(view, *pair))
     return found
+
+
+def against(view, ours, theirs):
+    who = "%s (%s)" % (theirs["label"], front_text(theirs["front"]))
+    cpu = ours["both_us"] / theirs["both_us"] if theirs["both_us"] else None
+    if view.noisy:
+        return "forebay needs %.2f of the CPU time of %s, with the front " \
+            "end's." % (cpu or 0, who)
+    factor = ours["rps"] / theirs["rps"]
+    if same(ours, theirs):
+        text = "forebay and %s answer equally fast" % who
+    elif factor > 1:
+        text = "forebay answers %s as many requests as %s" % (times(factor),
+                                                              who)
+    else:
+        text = "forebay answers %s fewer requests than %s" % (
+            percent(1 - factor), who)
+    if cpu:
+        text += "; its CPU time, with the front end's, is %.2f of theirs" % cpu
+    return text + "."
 
 
 def failures(view):
@@ -308,14 +360,12 @@ def failures(view):
 
 def noise(view):
     """Rule 8: when the rounds are far apart, say so first."""
-    wide = [c for c in view.cells if c["rps"] and
-            (c["rps_max"] - c["rps_min"]) / c["rps"] > 0.3]
-    if len(wide) * 3 <= len(view.cells):
+    if not view.noisy:
         return []
     return ["The rounds are far apart (more than 30 %% in %d of %d rows): "
-            "something else ran on this machine. Believe the CPU times more "
-            "than the rates, and measure again." % (len(wide),
-                                                    len(view.cells))]
+            "something else ran on this machine. What follows is therefore "
+            "about CPU times, not about rates; measure again." % (
+                len(view.wide), len(view.cells))]
 
 
 RULES = (noise, choose_shape, threads_or_processes, keep_upstream,

@@ -101,8 +101,8 @@ class Namespace:
         self.near, self.far = (FAR % (number, n) for n in (1, 2))
         self.cable = "fbc%d" % os.getpid()
         self.inside = ["ip", "netns", "exec", self.name]
-        run(["ip", "netns", "add", self.name])
         try:
+            run(["ip", "netns", "add", self.name])
             self.lay_cable(delay_ms)
         except Failed as error:
             self.remove()

@@ -68,7 +68,7 @@ class ForebayLoad:
     def require(self):
         pass
 
-    def __call__(self, setup, load, timeout_ms=5000):
+    def __call__(self, setup, load, timeout_ms=10000):
         argv = [setup.load, "--connect", load.address, "--protocol",
                 load.protocol, "-c", load.clients, "--timeout", timeout_ms,
                 *load.app.request_options(), *load.app.check_options()]

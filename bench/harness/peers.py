@@ -212,11 +212,13 @@ class ModWsgi(Kind):
     def argv(self, name, setup, app, shape, address):
         if self.kind == "daemon":
             text = frontends.apache_config(setup, name, ())
-            user = " user=www-data" if frontends.ROOT else ""
+            more = " user=www-data" if frontends.ROOT else ""
+            if setup.virtualenv:
+                more += " python-home=" + setup.virtualenv
             text += self.script(setup) + [
                 "WSGIDaemonProcess app processes=%d threads=%d "
                 "listen-backlog=4096%s" % (shape.workers, shape.threads,
-                                           user),
+                                           more),
                 "WSGIProcessGroup app",
                 "WSGIApplicationGroup %{GLOBAL}"]
         else:
@@ -225,6 +227,8 @@ class ModWsgi(Kind):
                 threads=max(shape.threads, 2))
             text += self.script(setup) + [
                 "WSGIApplicationGroup %{GLOBAL}"]
+            if setup.virtualenv:
+                text.append("WSGIPythonHome " + setup.virtualenv)
         text.append("Listen " + address)
         path = setup.write(name + ".conf", "\n".join(text) + "\n")
         return frontends.apache_argv(setup, path)

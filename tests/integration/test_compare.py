@@ -218,8 +218,8 @@ def test_an_answer_that_is_wrong_now_and_then_is_a_failure(tmp_path):
     out_json = tmp_path / "out.json"
     code, out, err = compare(
         *FAST, "--no-syscalls", "--modes", "prefork", "--fronts", "none",
-        "--concurrency", "4", "--peers", "none", "--json", str(out_json),
-        str(path))
+        "--concurrency", "4", "--duration", "0.5", "--peers", "none",
+        "--json", str(out_json), str(path))
     doc = json.loads(out_json.read_text())
     c, = doc["cells"]
     assert c["requests"] // 45 <= c["failed"] <= c["requests"] // 35 + 2

@@ -78,9 +78,11 @@ def test_threads_win_when_the_application_waits():
 def test_what_the_rounds_cannot_tell_apart_is_the_same():
     a = cell(rps=1000.0, rps_min=900.0, rps_max=1100.0)
     b = threaded(930.0, rps_min=850.0, rps_max=1050.0)
+    assert advice.same(a, b) and not advice.same(a, threaded(800.0))
     text = advise([a, b], [server(a, 200.0), server(b, 90.0)])
     assert "Take forebay threaded 2x8" in text      # the least memory
-    assert "forebay prefork 2 is as fast" in text and "needs more" in text
+    assert "forebay prefork 2 is as good" in text
+    assert "needs no less memory" in text
     assert "answer equally fast here" in text
     # The same medians, with rounds that are close together.
     text = advise([cell(rps=1000.0), threaded(930.0)],
@@ -149,6 +151,25 @@ def test_noise_is_said_first():
     wild = cell(rps_min=500.0, rps_max=1500.0)
     assert advice.recommend([wild], [])[0].startswith("The rounds are far")
     assert "far apart" not in advise([wild, cell(), cell()])
+
+
+def test_noise_leaves_the_cpu_times():
+    """Rates of such rounds are not compared, and nothing is concluded from
+    how long a request took."""
+    far = {"rps_min": 100.0, "rps_max": 3000.0}
+    alone = cell(clients=1, p50_us=50000.0, **far)
+    a = cell(rps=500.0, **far)
+    b = threaded(1500.0, cpu_us=150.0, both_us=170.0, **far)
+    c = cell("uWSGI fastcgi 2", 50.0, server="uwsgi-fastcgi", front="nginx",
+             both_us=240.0, **far)
+    text = advise([alone, a, b, c], [server(a, 90.0), server(b, 30.0)])
+    assert "Take forebay prefork 2: 120 CPU microseconds" in text
+    assert "need 50 % more CPU time than processes (forebay prefork 2) " \
+        "here: 150 against 100 microseconds" in text
+    assert "forebay needs 0.50 of the CPU time of uWSGI fastcgi 2 (behind " \
+        "nginx)" in text
+    assert "times as many" not in text and "waits" not in text
+    assert "Processes need 3.0 times the memory" in text
 
 
 # What is multiplied
