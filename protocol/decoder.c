@@ -206,6 +206,7 @@ decoder_begin(struct decoder *d)
                 return NULL;
             }
             request_init(r, &d->limits);
+            r->slot = (uint8_t)i;
             d->slot[i] = r;
         }
         if (!r->active) {
@@ -278,6 +279,22 @@ decoder_direct(const struct decoder *d, const struct request *r)
         next = room;
     }
     return next > SIZE_MAX ? SIZE_MAX : (size_t)next;
+}
+
+size_t
+decoder_record_left(const struct decoder *d)
+{
+    return fcgi_record_left(d);
+}
+
+enum decoder_next
+decoder_next(const struct decoder *d, const struct request *r, const char *data,
+             size_t len)
+{
+    if (r->body_done) {
+        return len > 0 ? DECODER_OTHERS : DECODER_WHOLE;
+    }
+    return fcgi_next(d, r, data, len);
 }
 
 size_t

@@ -35,6 +35,9 @@ enum decode_event {
     DECODE_REPLY,    /* send d->reply, d->reply_len on the connection, whole
                         and between records; go on feeding, or close it
                         afterwards when d->reply_closes is set */
+    DECODE_BUSY,     /* with limits.mpx > 1: a request begins under the id of
+                        d->req, which is whole but not answered. Feed the rest
+                        once decoder_end() was called for it */
     DECODE_BAD,      /* not understood, d->why (a sentence, outside bytes are
                         escaped) says why; close. The decoder takes no more */
 };
@@ -119,6 +122,19 @@ bool decoder_is_idle(const struct decoder *d);
  * caller's. */
 size_t decoder_direct(const struct decoder *d, const struct request *r);
 void decoder_skip(struct decoder *d, struct request *r, size_t len);
+
+/* FastCGI: bytes up to the end of the current record (of its header, while that
+ * is not whole); 0 between two records. */
+size_t decoder_record_left(const struct decoder *d);
+
+/* FastCGI: what the bytes are that come next. */
+enum decoder_next {
+    DECODER_OTHERS, /* not, or not only, the body of r */
+    DECODER_PART,   /* some of it */
+    DECODER_WHOLE,  /* all of it, its end included, and nothing else */
+};
+enum decoder_next decoder_next(const struct decoder *d, const struct request *r,
+                               const char *data, size_t len);
 
 /* Internal to protocol/: give up on the connection. */
 enum decode_event decoder_bad(struct decoder *d, const char *fmt, ...)

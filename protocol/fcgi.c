@@ -181,7 +181,23 @@ reply_end(struct decoder *d, unsigned id, unsigned protocol_status)
     return DECODE_REPLY;
 }
 
-/* An FCGI_BEGIN_REQUEST is complete in f->small. */
+/* "If zero, the application closes the connection after responding to this
+ * request" (section 5.1): no other may begin beside such a one. */
+static bool
+begins_alone(const struct decoder *d)
+{
+    unsigned i;
+
+    for (i = 0; d->active > 0 && i < d->limits.mpx && d->slot[i] != NULL; i++) {
+        if (d->slot[i]->active && !d->slot[i]->keep_conn) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An FCGI_BEGIN_REQUEST is complete in f->small. DECODE_BUSY leaves the record
+ * where it is, to be looked at again. */
 static int
 begin_request(struct decoder *d)
 {
@@ -190,7 +206,13 @@ begin_request(struct decoder *d)
     bool keep = (f->small[2] & FCGI_KEEP_CONN) != 0;
     struct request *r;
 
-    if (find_request(d, f->id) != NULL) {
+    r = find_request(d, f->id);
+    if (r != NULL && r->body_done && d->limits.mpx > 1) {
+        d->req = r;
+        return DECODE_BUSY;
+    }
+    f->header_len = 0;
+    if (r != NULL) {
         return (int)decoder_bad(d,
                                 "FCGI_BEGIN_REQUEST for request id %u, which "
                                 "is still active",
@@ -200,7 +222,7 @@ begin_request(struct decoder *d)
         d->reply_closes = !keep && d->active == 0;
         return reply_end(d, f->id, FCGI_UNKNOWN_ROLE);
     }
-    r = decoder_begin(d);
+    r = begins_alone(d) ? NULL : decoder_begin(d);
     if (r == NULL) {
         if (f->refused >= REFUSED_MAX) {
             return (int)decoder_bad(d,
@@ -254,6 +276,9 @@ static int
 answer_values(struct decoder *d)
 {
     const struct buf *v = &d->fcgi.values;
+    /* HAProxy takes it for the requests of one connection. */
+    unsigned max_reqs =
+        d->limits.max_reqs > 0 ? d->limits.max_reqs : d->limits.max_conns;
     size_t pos = 0;
     unsigned done = 0;
 
@@ -277,7 +302,7 @@ answer_values(struct decoder *d)
         if (is_name(name, name_len, FCGI_MAX_CONNS)) {
             put_value(d, &done, 1, FCGI_MAX_CONNS, d->limits.max_conns);
         } else if (is_name(name, name_len, FCGI_MAX_REQS)) {
-            put_value(d, &done, 2, FCGI_MAX_REQS, d->limits.max_conns);
+            put_value(d, &done, 2, FCGI_MAX_REQS, max_reqs);
         } else if (is_name(name, name_len, FCGI_MPXS_CONNS)) {
             put_value(d, &done, 4, FCGI_MPXS_CONNS, d->limits.mpx > 1);
         }
@@ -459,10 +484,10 @@ record_end(struct decoder *d)
     unsigned type = f->header[1];
     struct request *r;
 
-    f->header_len = 0;
     if (type == FCGI_BEGIN_REQUEST) {
         return begin_request(d);
     }
+    f->header_len = 0;
     if (f->id == FCGI_NULL_REQUEST_ID) {
         return answer_management(d, type);
     }
@@ -574,4 +599,45 @@ fcgi_expect(const struct decoder *d, const struct request *r, char *ret)
     }
     memcpy(ret, h, FCGI_HEADER_LEN);
     return get16(h + 4);
+}
+
+size_t
+fcgi_record_left(const struct decoder *d)
+{
+    const struct fcgi_state *f = &d->fcgi;
+
+    if (f->header_len == 0) {
+        return 0;
+    }
+    if (f->header_len < FCGI_HEADER_LEN) {
+        return (size_t)(FCGI_HEADER_LEN - f->header_len);
+    }
+    return (size_t)f->content_left + f->padding_left;
+}
+
+enum decoder_next
+fcgi_next(const struct decoder *d, const struct request *r, const char *data,
+          size_t len)
+{
+    size_t pos = fcgi_record_left(d);
+
+    if (pos > 0 && (d->fcgi.header_len < FCGI_HEADER_LEN ||
+                    d->fcgi.header[1] != FCGI_STDIN || d->fcgi.id != r->id)) {
+        return DECODER_OTHERS;
+    }
+    while (pos < len) {
+        const unsigned char *h = (const unsigned char *)data + pos;
+
+        if (len - pos < FCGI_HEADER_LEN) {
+            return DECODER_PART; /* that is to be seen */
+        }
+        if (h[1] != FCGI_STDIN || get16(h + 2) != r->id) {
+            return DECODER_OTHERS;
+        }
+        pos += FCGI_HEADER_LEN + get16(h + 4) + h[6];
+        if (get16(h + 4) == 0) {
+            return pos == len ? DECODER_WHOLE : DECODER_OTHERS;
+        }
+    }
+    return DECODER_PART;
 }

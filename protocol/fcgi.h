@@ -24,6 +24,11 @@ void fcgi_skip(struct decoder *d, size_t len);
 /* Internal to protocol/: decoder_expect() of an active FastCGI request. */
 size_t fcgi_expect(const struct decoder *d, const struct request *r, char *ret);
 
+/* Internal to protocol/: decoder_record_left() and decoder_next(). */
+size_t fcgi_record_left(const struct decoder *d);
+enum decoder_next fcgi_next(const struct decoder *d, const struct request *r,
+                            const char *data, size_t len);
+
 /* Write a record header of FCGI_HEADER_LEN bytes. */
 static inline void
 fcgi_put_header(char *out, int type, unsigned id, size_t len, unsigned padding)

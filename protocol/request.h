@@ -33,6 +33,7 @@ struct request_limits {
     uint64_t body_bytes; /* body of one request; 0: no limit */
     unsigned mpx;        /* concurrent requests on one connection, >= 1 */
     unsigned max_conns;  /* told in FCGI_GET_VALUES_RESULT */
+    unsigned max_reqs;   /* the same; 0: as max_conns */
 };
 
 /* Offsets into params.data; the value stands right behind the name (FastCGI)
@@ -48,6 +49,7 @@ struct request {
     enum request_protocol protocol;
     enum request_role role;
     uint16_t id;    /* FastCGI request id; 0 with SCGI */
+    uint8_t slot;   /* its place among those of its decoder, for ever */
     bool keep_conn; /* the peer wants the connection kept (FCGI_KEEP_CONN) */
     bool active;    /* between BEGIN and request_clear() */
     bool head_done; /* all parameters are here */

@@ -99,7 +99,7 @@ client_connected(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     if (c == NULL) {
         return NULL;
     }
-    return PyBool_FromLong(c->out.error == 0 && c->io->ops->connected(c->io));
+    return PyBool_FromLong(call_is_connected(c));
 }
 
 /* No deadline is set for a request: there is nothing to count down. */

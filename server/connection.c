@@ -22,6 +22,7 @@
 #include "server/handover.h"
 #include "server/log.h"
 #include "server/lookout.h"
+#include "server/mux.h"
 #include "server/pool_page.h"
 #include "server/reserve.h"
 #include "server/responder.h"
@@ -35,7 +36,9 @@ enum next {
     NEXT_READ, /* look at the socket again */
     NEXT_WAIT, /* everything is decoded: wait for the peer */
     NEXT_CLOSE,
-    NEXT_HELD, /* only reserved slots are left: it is reserve.h's now */
+    NEXT_HELD,   /* only reserved slots are left: it is reserve.h's now */
+    NEXT_SHARED, /* it is shared now: see to what became ready */
+    NEXT_GONE,   /* it is not this thread's any more */
 };
 
 static const char *
@@ -61,6 +64,12 @@ close_connection(struct executor *x, struct connection *c)
     conntable_close(&x->worker->conns, c);
 }
 
+static int
+end_request(struct executor *x, struct connection *c)
+{
+    return responder_end(x, c, c->request, NULL);
+}
+
 /* What becomes of the connection now that its request was answered. */
 static enum next
 after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
@@ -69,7 +78,7 @@ after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
 
     c->served = true;
     if (!keep) {
-        if (!ended && responder_end(x, c) != 0) {
+        if (!ended && end_request(x, c) != 0) {
             return NEXT_CLOSE;
         }
         if (all_read) {
@@ -238,13 +247,129 @@ note_access(const struct responder *r, const struct wsgi_outcome *outcome,
                      r->answered_ns != 0 ? r->answered_ns : clock_now_ns());
 }
 
+/* Answer a request, on this thread. */
+static void
+answer_request(struct executor *x, struct connection *c,
+               struct request *request, struct stream *stream,
+               struct responder *r, struct wsgi_outcome *outcome)
+{
+    bool refused =
+        stream != NULL ? mux_is_refused(stream) : request->refuse_status != 0;
+    uint64_t begun_ns = clock_now_ns();
+
+    show_begin(x, request, begun_ns);
+    lookout_begin(x->worker);
+    if (refused && request->refuse_status == 503) {
+        log_debug("%s: answered 503", request->refuse_why);
+        responder_answer(r, x, c, request, stream, 503);
+    } else if (refused) {
+        log_warnx("%s: answered %d, not run", request->refuse_why,
+                  request->refuse_status);
+        responder_answer(r, x, c, request, stream, request->refuse_status);
+    } else if (pool_page(x->worker, request, &x->scratch)) {
+        responder_send_scratch(r, x, c, request, stream);
+    } else {
+        responder_run(r, x, c, request, stream, outcome);
+    }
+    if (worker_is_forked_child()) {
+        _exit(EXIT_FAILURE); /* the application let its child come back here */
+    }
+    if (x->worker->access != NULL) {
+        note_access(r, outcome, begun_ns);
+    }
+    scoreboard_end(x->score, outcome->failed);
+    reserve_leave(x);
+    x->answered++;
+    if (outcome->exit_worker) {
+        log_info("the application asked this worker to end (SystemExit)");
+        executor_stop(x->worker);
+    }
+}
+
+/* A shared connection, after its stream's thread has let go of it: somebody has
+ * to look at it if nobody owns it. */
+static void
+look_again(struct executor *x, uint64_t event)
+{
+    struct connection *c = conntable_claim(&x->worker->conns, event);
+
+    if (c != NULL) {
+        connection_look_after(x, c, 0);
+    }
+}
+
+static void
+finish_stream(struct executor *x, struct stream *s, bool ended, bool broken)
+{
+    struct connection *c = s->c;
+    uint64_t event = conntable_event(c);
+
+    switch (mux_answered(x, s, ended, broken)) {
+    case MUX_END_SEND:
+        responder_end(x, c, s->request, s);
+        break;
+    case MUX_END_LATER:
+        look_again(x, event);
+        return;
+    default:
+        break;
+    }
+    if (mux_done(s)) {
+        look_again(x, event);
+    }
+}
+
+void
+connection_run_stream(struct executor *x, struct stream *s)
+{
+    struct wsgi_outcome outcome = { 0 };
+    struct responder r = { .ended = false };
+    bool broken = false;
+
+    if (s->state == STREAM_RUNNING && !mux_gave_up(x, s, false)) {
+        answer_request(x, s->c, s->request, s, &r, &outcome);
+        broken = outcome.broken && !r.aborted;
+    }
+    finish_stream(x, s, r.ended, broken);
+}
+
+/* May other requests come on the connection while this one runs? */
+static bool
+may_share(const struct connection *c)
+{
+    return c->decoder.limits.mpx > 1 && c->request->protocol == REQUEST_FCGI &&
+           c->request->keep_conn;
+}
+
+/* Make the connection a shared one; the decoder's last event (when event is
+ * set) and what is left in x->read go to whom they belong. 0 or -1. */
+static int
+share(struct executor *x, struct connection *c, enum stream_state state,
+      bool event, enum decode_event which, unsigned *ready)
+{
+    struct mux_start start = {
+        .request = c->request,
+        .state = state,
+        .event = event,
+        .which = which,
+        .data = x->read + x->pos,
+        .len = x->end - x->pos,
+    };
+
+    if (mux_share(x, c, &start, ready) == NULL) {
+        log_error("out of memory for a shared connection; it is closed");
+        return -1;
+    }
+    x->pos = x->end = 0;
+    return 0;
+}
+
 static enum next
 run(struct executor *x, struct connection *c)
 {
     struct request *request = c->request;
     struct wsgi_outcome outcome = { 0 };
     struct responder r;
-    uint64_t begun_ns = clock_now_ns();
     bool keep, late;
 
     if (x->worker->reserve != NULL) {
@@ -254,37 +379,30 @@ run(struct executor *x, struct connection *c)
             return next;
         }
     }
-    show_begin(x, request, begun_ns);
-    lookout_begin(x->worker);
-    if (request->refuse_status == 503) {
-        log_debug("%s: answered 503", request->refuse_why);
-        responder_answer(&r, x, c, 503);
-    } else if (request->refuse_status != 0) {
-        log_warnx("%s: answered %d, not run", request->refuse_why,
-                  request->refuse_status);
-        responder_answer(&r, x, c, request->refuse_status);
-    } else if (pool_page(x->worker, request, &x->scratch)) {
-        responder_send_scratch(&r, x, c);
-    } else {
-        responder_run(&r, x, c, &outcome);
+    /* Another request stands behind this one: it must not wait. */
+    if (x->pos < x->end && may_share(c) &&
+        decoder_next(&c->decoder, request, x->read + x->pos, x->end - x->pos) ==
+            DECODER_OTHERS) {
+        struct stream *s;
+        unsigned ready = 0;
+
+        if (share(x, c, STREAM_RUNNING, false, DECODE_MORE, &ready) != 0) {
+            return NEXT_CLOSE;
+        }
+        s = mux_stream(c, request);
+        connection_look_after(x, c, ready);
+        connection_run_stream(x, s);
+        return NEXT_GONE;
     }
-    if (worker_is_forked_child()) {
-        _exit(EXIT_FAILURE); /* the application let its child come back here */
-    }
-    if (x->worker->access != NULL) {
-        note_access(&r, &outcome, begun_ns);
-    }
-    scoreboard_end(x->score, outcome.failed);
-    reserve_leave(x);
-    x->answered++;
-    if (outcome.exit_worker) {
-        log_info("the application asked this worker to end (SystemExit)");
-        executor_stop(x->worker);
+    answer_request(x, c, request, NULL, &r, &outcome);
+    if (r.stream != NULL) {
+        finish_stream(x, r.stream, r.ended, outcome.broken && !r.aborted);
+        return NEXT_GONE;
     }
     /* "The application ... responds with FCGI_END_REQUEST as soon as it can"
      * (FastCGI 1.0, section 5.4); what was sent so far is of no interest. */
     if (r.aborted && !r.eof) {
-        return responder_end(x, c) == 0
+        return end_request(x, c) == 0
                    ? after_answer(x, c, true, request->keep_conn)
                    : NEXT_CLOSE;
     }
@@ -357,7 +475,7 @@ aborted(struct executor *x, struct connection *c)
 
     c->request = c->decoder.req; /* perhaps before its head was complete */
     keep = c->request->keep_conn;
-    if (responder_end(x, c) != 0) {
+    if (end_request(x, c) != 0) {
         return NEXT_CLOSE;
     }
     return after_answer(x, c, true, keep);
@@ -367,8 +485,8 @@ static enum next
 body_ended(struct executor *x, struct connection *c)
 {
     if (c->phase == CONN_DISCARD) {
-        return responder_end(x, c) != 0 ? NEXT_CLOSE
-                                        : after_answer(x, c, true, true);
+        return end_request(x, c) != 0 ? NEXT_CLOSE
+                                      : after_answer(x, c, true, true);
     }
     return c->phase == CONN_BODY ? run(x, c) : NEXT_WAIT;
 }
@@ -395,9 +513,22 @@ malformed(const struct connection *c)
     return NEXT_CLOSE;
 }
 
+/* An event of another request than the one that waits for its body. */
+static bool
+is_of_another(const struct connection *c, enum decode_event event)
+{
+    return c->request != NULL && c->decoder.req != c->request &&
+           c->decoder.limits.mpx > 1 &&
+           (event == DECODE_HEAD || event == DECODE_BODY ||
+            event == DECODE_BODY_END || event == DECODE_ABORT);
+}
+
 static enum next
 on_event(struct executor *x, struct connection *c, enum decode_event event)
 {
+    if (is_of_another(c, event)) {
+        return NEXT_SHARED;
+    }
     switch (event) {
     case DECODE_HEAD:
         c->request = c->decoder.req;
@@ -419,9 +550,28 @@ on_event(struct executor *x, struct connection *c, enum decode_event event)
         return reply(c);
     case DECODE_BAD:
         return malformed(c);
+    case DECODE_BUSY:
+        log_warnx("connection closed: a request begins under the id of one "
+                  "that is not over");
+        return NEXT_CLOSE;
     default:
         return NEXT_WAIT; /* FCGI_DATA before the application reads it */
     }
+}
+
+/* Requests of the connection are beside each other before one of them runs. */
+static enum next
+share_waiting(struct executor *x, struct connection *c, enum decode_event event)
+{
+    enum stream_state state =
+        c->phase == CONN_DISCARD ? STREAM_DISCARD : STREAM_BODY;
+    unsigned ready = 0;
+
+    if (share(x, c, state, true, event, &ready) != 0) {
+        return NEXT_CLOSE;
+    }
+    connection_look_after(x, c, ready);
+    return NEXT_GONE;
 }
 
 /* Decode what is in x->read and do what it says, up to its end. */
@@ -454,6 +604,9 @@ advance(struct executor *x, struct connection *c)
             next = run(x, c);
         } else {
             next = on_event(x, c, event);
+        }
+        if (next == NEXT_SHARED) {
+            return share_waiting(x, c, event);
         }
         if (next != NEXT_WAIT) {
             return next;
@@ -497,6 +650,67 @@ connection_give_away(struct worker *w, struct connection *c)
     return rc;
 }
 
+bool
+connection_is_idle(const struct connection *c)
+{
+    return !mux_is_on(c) && c->phase == CONN_HEAD &&
+           decoder_is_idle(&c->decoder);
+}
+
+/* rearm: there may be bytes whose edge has been used up. 0 or -errno. */
+static int
+watch(struct worker *w, struct connection *c, bool rearm)
+{
+    struct epoll_event ev = {
+        .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+        .data.u64 = conntable_event(c),
+    };
+    int op = c->registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+
+    if (c->registered && !rearm && !c->poked) {
+        return 0;
+    }
+    if (epoll_ctl(w->epoll_fd, op, c->fd, &ev) != 0) {
+        return -errno;
+    }
+    c->poked = false;
+    if (!c->registered) {
+        c->registered = true;
+        lookout_parked(w);
+    }
+    return 0;
+}
+
+bool
+connection_register(struct worker *w, struct connection *c)
+{
+    return watch(w, c, false) == 0;
+}
+
+/* Put it into the epoll set until deadline_ns. False: still owned, look again
+ * (or it cannot be watched, and is closed by whoever reads it: -errno). */
+static int
+put_back(struct worker *w, struct connection *c, bool rearm,
+         uint64_t deadline_ns)
+{
+    int rc;
+
+    atomic_store_explicit(&c->deadline_ns, deadline_ns, memory_order_relaxed);
+    c->hangup = false;
+    rc = watch(w, c, rearm);
+    if (rc < 0) {
+        log_error("epoll_ctl: %s; connection closed", strerror(-rc));
+        return rc;
+    }
+    if (conntable_park(c)) {
+        if (deadline_ns != UINT64_MAX) {
+            executor_deadline(w, deadline_ns);
+        }
+        return 1;
+    }
+    return 0;
+}
+
 /* Give the connection back to the epoll set. False: still owned, look again.
  * The deadline of a head runs from its first byte, the others from now. rearm:
  * there may be bytes whose edge has been used up. */
@@ -509,12 +723,12 @@ park(struct executor *x, struct connection *c, bool rearm)
     uint64_t from = c->phase == CONN_HEAD && c->waits_since_ns != 0
                         ? c->waits_since_ns
                         : now;
+    int rc;
 
     x->pos = x->end = 0;
     if (atomic_load_explicit(&w->stopping, memory_order_relaxed) &&
         c->phase == CONN_HEAD && decoder_is_idle(&c->decoder)) {
-        int rc = atomic_load(&w->siblings) ? connection_give_away(w, c) : -1;
-
+        rc = atomic_load(&w->siblings) ? connection_give_away(w, c) : -1;
         if (rc != -EAGAIN) {
             if (rc != 0) {
                 close_connection(x, c);
@@ -523,28 +737,85 @@ park(struct executor *x, struct connection *c, bool rearm)
         }
         wait = (uint64_t)RETRY_MS * NS_PER_MS; /* the queue is full */
     }
-    atomic_store_explicit(&c->deadline_ns, from + wait, memory_order_relaxed);
-    c->hangup = false;
-    if (!c->registered || rearm) {
-        struct epoll_event ev = {
-            .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
-            .data.u64 = conntable_event(c),
-        };
-        int op = c->registered ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    rc = put_back(w, c, rearm, from + wait);
+    if (rc < 0) {
+        close_connection(x, c);
+    }
+    return rc != 0;
+}
 
-        if (epoll_ctl(w->epoll_fd, op, c->fd, &ev) != 0) {
-            log_error("epoll_ctl: %s; connection closed", strerror(errno));
+/* Shared: decode what is there; park or close it. False: it is an ordinary one
+ * again, and still owned. */
+static bool
+serve_shared(struct executor *x, struct connection *c, unsigned *ready)
+{
+    for (;;) {
+        uint64_t deadline;
+        enum mux_next next = mux_look(x, c, ready, &deadline);
+        int rc = 0;
+
+        switch (next) {
+        case MUX_CLOSE:
             close_connection(x, c);
             return true;
+        case MUX_LINGER:
+            shutdown(c->fd, SHUT_WR);
+            c->phase = CONN_LINGER;
+            return false;
+        case MUX_OVER:
+            return false;
+        default:
+            mux_flush(c);
+            rc =
+                next == MUX_AGAIN ? 0 : put_back(x->worker, c, false, deadline);
         }
-        c->registered = true;
-        lookout_parked(w);
+        if (rc > 0) {
+            return true;
+        }
+        if (rc < 0) {
+            mux_kill(c);
+        }
     }
-    if (conntable_park(c)) {
-        executor_deadline(w, from + wait);
-        return true;
+}
+
+void
+connection_look_after(struct executor *x, struct connection *c, unsigned ready)
+{
+    if (!serve_shared(x, c, &ready)) {
+        /* What stands in the socket is an event for whoever is free. */
+        while (!park(x, c, true)) {
+        }
     }
-    return false;
+    mux_wake(x->worker, ready);
+}
+
+/* An event of a connection whose thread is in the application: share it, if
+ * what has come can be of another request. Else it is given back. */
+static bool
+take_over(struct executor *x, struct connection *c)
+{
+    struct responder *r = c->runner;
+    struct mux_start start = { .state = STREAM_RUNNING };
+    unsigned ready = 0;
+
+    if (!r->request->body_done && !c->force) {
+        c->noted = true;
+        conntable_lend(c);
+        return false;
+    }
+    c->runner = NULL;
+    responder_yield(r, &start);
+    if (mux_share(x, c, &start, &ready) == NULL) {
+        log_error("out of memory for a shared connection");
+        c->runner = r;
+        r->slice_len = start.slice_len;
+        r->x->end = r->x->pos + start.len;
+        c->noted = true;
+        conntable_lend(c);
+        return false;
+    }
+    mux_wake(x->worker, ready);
+    return true;
 }
 
 /* End of file, or an error that says as much. */
@@ -575,12 +846,39 @@ read_size(const struct executor *x, const struct connection *c)
                : sizeof(x->read);
 }
 
+/* A connection of which other threads may have a part. False: it is an ordinary
+ * one, and owned. */
+static bool
+serve_with_others(struct executor *x, struct connection *c)
+{
+    unsigned ready = 0;
+    struct stream *s;
+
+    if (c->runner != NULL && !take_over(x, c)) {
+        return true;
+    }
+    if (!mux_is_on(c) || !serve_shared(x, c, &ready)) {
+        return false;
+    }
+    if (ready > 0) {
+        mux_wake(x->worker, ready - 1);
+        s = mux_take_ready(x->worker);
+        if (s != NULL) {
+            connection_run_stream(x, s);
+        }
+    }
+    return true;
+}
+
 void
 connection_serve(struct executor *x, struct connection *c)
 {
     unsigned long answered = x->answered;
     bool yielded = false;
 
+    if ((c->runner != NULL || mux_is_on(c)) && serve_with_others(x, c)) {
+        return;
+    }
     for (;;) {
         size_t size = read_size(x, c);
         bool resumed = c->saved != NULL;
@@ -615,7 +913,7 @@ connection_serve(struct executor *x, struct connection *c)
         x->full = (size_t)n == size && !resumed;
         x->resumed = resumed;
         next = advance(x, c);
-        if (next == NEXT_HELD) {
+        if (next == NEXT_HELD || next == NEXT_GONE) {
             return;
         }
         if (next == NEXT_CLOSE) {
@@ -639,11 +937,20 @@ void
 connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
 {
     bool stopping = atomic_load(&x->worker->stopping);
-    bool idle = c->phase == CONN_HEAD && decoder_is_idle(&c->decoder);
+    bool idle = connection_is_idle(c);
     struct wsgi_outcome outcome = { 0 };
     struct responder r;
     char peer[128];
 
+    if (mux_is_on(c) &&
+        (stopping || atomic_load_explicit(&c->deadline_ns,
+                                          memory_order_relaxed) <= now_ns)) {
+        unsigned ready = 0;
+
+        mux_expire(x, c, now_ns, &ready);
+        connection_look_after(x, c, ready);
+        return;
+    }
     if (stopping && idle) {
         connection_serve(x, c); /* one last look: a request may be there */
         return;
@@ -657,7 +964,7 @@ connection_expire(struct executor *x, struct connection *c, uint64_t now_ns)
     if (c->phase == CONN_BODY) {
         log_warnx("no body byte from %s within body_timeout; answered 408",
                   peer_name(c, peer, sizeof(peer)));
-        responder_answer(&r, x, c, 408);
+        responder_answer(&r, x, c, c->request, NULL, 408);
         if (x->worker->access != NULL) {
             note_access(&r, &outcome,
                         now_ns - x->worker->settings->body_timeout * NS_PER_MS);

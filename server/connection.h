@@ -21,6 +21,20 @@ void connection_serve(struct executor *x, struct connection *c);
 void connection_expire(struct executor *x, struct connection *c,
                        uint64_t now_ns);
 
+/* A request of a shared connection (mux.h) that a thread has taken. */
+void connection_run_stream(struct executor *x, struct stream *s);
+
+/* Owner of a shared connection: decode what is there, park or close it. ready:
+ * streams that are ready already and have nobody. */
+void connection_look_after(struct executor *x, struct connection *c,
+                           unsigned ready);
+
+/* Owner: have its events from now on. False: that cannot be. */
+bool connection_register(struct worker *w, struct connection *c);
+
+/* Owner: it stands between two requests. */
+bool connection_is_idle(const struct connection *c);
+
 /* Pass an owned connection that stands between two requests to a sibling. 0:
  * it is gone; -EAGAIN or another -errno: it is still owned by the caller. Any
  * thread. */

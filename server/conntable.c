@@ -53,6 +53,7 @@ grow(struct conntable *t)
     for (uint32_t i = CONN_PER_CHUNK; i-- > 0;) {
         chunk[i].index = base + i;
         chunk[i].fd = -1;
+        pthread_mutex_init(&chunk[i].lock, NULL);
         atomic_init(&chunk[i].ticket, CONN_FREE);
         decoder_init(&chunk[i].decoder, DECODER_AUTO, &t->limits);
         chunk[i].next_free = t->free;
@@ -91,6 +92,9 @@ conntable_open(struct conntable *t, int fd, enum decoder_kind kind)
     c->held_ns = 0;
     c->peeked = 0;
     c->saved = NULL;
+    c->runner = NULL;
+    c->noted = c->force = c->poked = false;
+    c->shared = false;
     number =
         atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
     atomic_store_explicit(&c->ticket, ((number + 1) << OWNER_BITS) | CONN_OWNED,
@@ -147,7 +151,7 @@ conntable_claim(struct conntable *t, uint64_t event)
         if ((uint32_t)number != (uint32_t)(event >> 32)) {
             return NULL;
         }
-        if (owner == CONN_PARKED) {
+        if (owner == CONN_PARKED || owner == CONN_LENT) {
             next = CONN_OWNED;
         } else if (owner == CONN_OWNED) {
             next = CONN_NOTED;
@@ -162,21 +166,82 @@ conntable_claim(struct conntable *t, uint64_t event)
     }
 }
 
-bool
-conntable_park(struct connection *c)
+static bool
+let_go(struct connection *c, enum conn_owner next)
 {
     uint64_t number =
         atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
     uint64_t expected = number << OWNER_BITS | CONN_OWNED;
 
     if (atomic_compare_exchange_strong_explicit(
-            &c->ticket, &expected, number << OWNER_BITS | CONN_PARKED,
+            &c->ticket, &expected, number << OWNER_BITS | next,
             memory_order_acq_rel, memory_order_acquire)) {
         return true;
     }
     atomic_store_explicit(&c->ticket, number << OWNER_BITS | CONN_OWNED,
                           memory_order_release);
     return false;
+}
+
+bool
+conntable_park(struct connection *c)
+{
+    return let_go(c, CONN_PARKED);
+}
+
+bool
+conntable_try_lend(struct connection *c)
+{
+    return let_go(c, CONN_LENT);
+}
+
+bool
+conntable_lend(struct connection *c)
+{
+    bool quiet = true;
+
+    while (!let_go(c, CONN_LENT)) {
+        c->noted = true;
+        quiet = false;
+    }
+    return quiet;
+}
+
+void
+conntable_note(struct connection *c)
+{
+    uint64_t number =
+        atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
+
+    atomic_store_explicit(&c->ticket, number << OWNER_BITS | CONN_NOTED,
+                          memory_order_release);
+}
+
+bool
+conntable_resume(struct connection *c)
+{
+    uint64_t number =
+        atomic_load_explicit(&c->ticket, memory_order_relaxed) >> OWNER_BITS;
+    uint64_t expected = number << OWNER_BITS | CONN_LENT;
+
+    return atomic_compare_exchange_strong_explicit(
+        &c->ticket, &expected, number << OWNER_BITS | CONN_OWNED,
+        memory_order_acq_rel, memory_order_acquire);
+}
+
+struct connection *
+conntable_claim_lent(struct conntable *t, uint64_t event, bool *ret_stays)
+{
+    struct connection *c = at(t, (uint32_t)event);
+    uint64_t ticket = atomic_load_explicit(&c->ticket, memory_order_acquire);
+    enum conn_owner owner = ticket & OWNER_MASK;
+
+    *ret_stays = (uint32_t)(ticket >> OWNER_BITS) == (uint32_t)(event >> 32) &&
+                 owner != CONN_FREE && owner != CONN_PARKED;
+    if (!*ret_stays || owner != CONN_LENT) {
+        return NULL;
+    }
+    return conntable_resume(c) ? c : NULL;
 }
 
 void

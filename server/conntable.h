@@ -9,6 +9,10 @@
  * note: the owner then looks again before it parks (no event is lost, and no
  * epoll_ctl is needed per request).
  *
+ * While its owner is in the application and neither reads nor writes, a
+ * connection that may carry several requests at once is lent: who sees an event
+ * of it may take it over (mux.h).
+ *
  * An epoll event carries the ticket's number, so an event that was fetched just
  * before its connection was closed and the memory used again is recognised.
  * Memory of connections is never given back to the allocator.
@@ -30,6 +34,7 @@ enum conn_owner {
     CONN_PARKED, /* waits in the epoll set */
     CONN_OWNED,  /* one thread works on it */
     CONN_NOTED,  /* owned, and an event came meanwhile */
+    CONN_LENT,   /* its owner is away, in the application */
 };
 
 /* What a connection waits for. */
@@ -59,12 +64,22 @@ struct connection {
     size_t lingered;              /* bytes read and dropped in CONN_LINGER */
     struct connection *next_deferred; /* lookout.c */
     struct connection *next_held;     /* reserve.c */
-    uint64_t held_ns;        /* since when it is held back (reserve.h); or 0 */
-    size_t peeked;           /* bytes decoded that are still in the socket */
-    char *saved;             /* while it is held back within a request: what */
-    size_t saved_len;        /* was read with it; or NULL */
-    struct request *request; /* begun and not yet ended, or NULL */
+    uint64_t held_ns;         /* since when it is held back (reserve.h); or 0 */
+    size_t peeked;            /* bytes decoded that are still in the socket */
+    char *saved;              /* while it is held back within a request: what */
+    size_t saved_len;         /* was read with it; or NULL */
+    struct request *request;  /* begun and not yet ended, or NULL */
+    struct responder *runner; /* lent: what its thread works with, or NULL */
+    uint64_t lent_ns;         /* and since when (coarse) */
+    bool noted;               /* an event came that nobody has followed */
+    bool force; /* what comes is not, or not only, for its request */
+    bool poked; /* armed so that any state of the socket is an event */
     struct decoder decoder;
+
+    /* Shared by several threads: mux.h. */
+    pthread_mutex_t lock;
+    bool shared; /* changed by the owner under lock */
+    struct mux *mux;
 };
 
 enum { CONN_PER_CHUNK = 128, CONN_CHUNKS = 8192 };
@@ -99,6 +114,25 @@ struct connection *conntable_claim(struct conntable *t, uint64_t event);
 /* Owner: give it back to the epoll set. False when an event came meanwhile:
  * then the caller still owns it and must look again. */
 bool conntable_park(struct connection *c);
+
+/* Owner: lend it. Returns false when an event came meanwhile: it is lent all
+ * the same, and c->noted says so. */
+bool conntable_lend(struct connection *c);
+
+/* The same; but after an event false comes back and nothing has changed. */
+bool conntable_try_lend(struct connection *c);
+
+/* Owner: as if an event had come. */
+void conntable_note(struct connection *c);
+
+/* Who has lent it: own it again. False when it was taken over, or is just being
+ * looked at. */
+bool conntable_resume(struct connection *c);
+
+/* A connection that is lent, now owned by the caller; or NULL, with *ret_stays
+ * whether its owner is still at work on it. */
+struct connection *conntable_claim_lent(struct conntable *t, uint64_t event,
+                                        bool *ret_stays);
 
 /* For every connection that is parked: own it and call fn, which parks or
  * closes it. */

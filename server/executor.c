@@ -21,6 +21,7 @@
 #include "server/handover.h"
 #include "server/log.h"
 #include "server/lookout.h"
+#include "server/mux.h"
 #include "server/reserve.h"
 
 /* Events that are not a connection's: the low half of epoll_event.data. A
@@ -31,6 +32,7 @@ enum {
     EVENT_QUEUE,
     EVENT_SIGNAL,
     EVENT_RESERVE,
+    EVENT_READY,
     EVENT_LISTENER, /* the high half is the number of the listener */
 };
 
@@ -123,6 +125,8 @@ executor_open(struct worker *w)
     atomic_init(&w->lookout_started, false);
     atomic_init(&w->lookout_asleep, 0);
     atomic_init(&w->next_sweep_ns, UINT64_MAX);
+    pthread_mutex_init(&w->watch_lock, NULL);
+    atomic_init(&w->watch_count, 0);
     w->told_ns = 0;
     atomic_init(&w->spare_fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -136,6 +140,12 @@ executor_open(struct worker *w)
     }
     if (rc == 0 && w->queue_in >= 0) {
         rc = watch_shared(w, w->queue_in, EVENT_QUEUE);
+    }
+    if (rc == 0) {
+        rc = mux_open(w);
+    }
+    if (rc == 0 && w->conns.limits.mpx > 1) {
+        rc = watch(w->epoll_fd, w->ready_fd, EPOLLIN, EVENT_READY);
     }
     if (rc == 0 && w->signal_fd >= 0 && w->settings->threads == 1) {
         rc = watch(w->epoll_fd, w->signal_fd, EPOLLIN, EVENT_SIGNAL);
@@ -172,6 +182,7 @@ executor_forked(struct worker *w)
         close(reserve_timer(w->reserve));
     }
     close(w->channel);
+    close(w->ready_fd);
     close(w->epoll_fd);
     close(w->wake_fd);
 }
@@ -487,6 +498,21 @@ wait_while_stopping(struct worker *w, struct epoll_event *ev)
     return n;
 }
 
+/* A request of a shared connection waits for a thread. */
+static void
+run_ready(struct executor *x)
+{
+    struct stream *s = NULL;
+    uint64_t n;
+
+    if (read(x->worker->ready_fd, &n, sizeof(n)) == (ssize_t)sizeof(n)) {
+        s = mux_take_ready(x->worker);
+    }
+    if (s != NULL) {
+        connection_run_stream(x, s);
+    }
+}
+
 static void
 dispatch(struct executor *x, const struct epoll_event *ev)
 {
@@ -508,6 +534,9 @@ dispatch(struct executor *x, const struct epoll_event *ev)
         return;
     case EVENT_RESERVE:
         reserve_tick(x);
+        return;
+    case EVENT_READY:
+        run_ready(x);
         return;
     case EVENT_LISTENER:
         accept_one(x, (unsigned)(ev->data.u64 >> 32));

@@ -23,10 +23,15 @@
 
 /* A usual head and a body of 64 KB fit. With one thread a head is read first,
  * and what follows it straight to where the application wants it. */
-enum { EXECUTOR_READ_BYTES = 72 * 1024, EXECUTOR_HEAD_BYTES = 8 * 1024 };
+enum {
+    EXECUTOR_READ_BYTES = 72 * 1024,
+    EXECUTOR_HEAD_BYTES = 8 * 1024,
+    EXECUTOR_WATCH = 256
+};
 
 struct access_log;
 struct reserve;
+struct stream;
 
 /* What all threads of a worker share. */
 struct worker {
@@ -58,6 +63,12 @@ struct worker {
     _Atomic uint32_t lookout_asleep; /* a futex */
     _Atomic bool paused;             /* listeners are out of the epoll set */
     _Atomic uint64_t next_sweep_ns;
+    int ready_fd; /* counts streams that wait for a thread (mux.h) */
+    pthread_mutex_t ready_lock;
+    struct stream *ready_first, **ready_last;
+    pthread_mutex_t watch_lock;
+    uint64_t watch[EXECUTOR_WATCH]; /* events (lookout.h) */
+    _Atomic unsigned watch_count;
     struct executor *executor; /* settings->threads of them */
 };
 

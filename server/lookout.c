@@ -21,6 +21,7 @@
 #include "server/clock.h"
 #include "server/connection.h"
 #include "server/log.h"
+#include "server/mux.h"
 #include "server/overtime.h"
 #include "server/reserve.h"
 
@@ -29,6 +30,7 @@ enum {
     SLOW_REST_MS = 5000,
     TICK_MS = 1,       /* a request that outlives one tick is slow */
     CALM_TICK_MS = 20, /* with deadlines only */
+    PATIENCE_MS = 5,   /* an application may stay away from its body */
     REST_MS = 250,     /* without requests for so long: sleep */
     EVENTS = 16,
 };
@@ -112,8 +114,7 @@ struct deferred {
 static bool
 pass_on(struct worker *w, struct connection *c)
 {
-    return c->phase == CONN_HEAD && decoder_is_idle(&c->decoder) &&
-           connection_give_away(w, c) == 0;
+    return connection_is_idle(c) && connection_give_away(w, c) == 0;
 }
 
 /* The queue may have room again. */
@@ -138,10 +139,15 @@ rearm(struct worker *w, struct deferred *d)
 {
     while (d->first != NULL) {
         struct connection *c = d->first;
-        struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+        /* Of a shared one somebody may have to look although the socket has
+         * nothing. */
+        bool shared = mux_is_on(c);
+        struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET |
+                                            (shared ? EPOLLOUT : 0),
                                   .data.u64 = conntable_event(c) };
 
         d->first = c->next_deferred;
+        c->poked = shared;
 
         /* Armed while it is ours: once parked it may be closed by another
          * thread at once, and the descriptor be another connection's. An event
@@ -150,6 +156,16 @@ rearm(struct worker *w, struct deferred *d)
             epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
         } while (!conntable_park(c));
     }
+}
+
+/* Its thread is in the application. */
+static void
+give_back(struct worker *w, struct connection *c)
+{
+    c->noted = true;
+    c->lent_ns = 1; /* long ago: looked at when an executor is free */
+    lookout_watch(w, c);
+    conntable_lend(c);
 }
 
 /* One wait in place of the executors. False when nothing could be passed on:
@@ -166,7 +182,10 @@ wait_and_pass_on(struct worker *w, struct deferred *deferred)
     for (int i = 0; i < n; i++) {
         struct connection *c = conntable_claim(&w->conns, ev[i].data.u64);
 
-        if (c != NULL) {
+        if (c != NULL && c->runner != NULL) {
+            give_back(w, c);
+            passed = true;
+        } else if (c != NULL) {
             if (!pass_on(w, c)) {
                 c->next_deferred = deferred->first;
                 deferred->first = c;
@@ -207,6 +226,55 @@ stand_in(struct worker *w)
     }
 }
 
+/* -- lent connections --------------------------------------------------------
+ */
+
+/* Its thread has been away for long enough: an event for whoever is free (now
+ * is 0 while nobody is). */
+static bool
+still_waits(struct worker *w, uint64_t event, uint64_t now)
+{
+    bool stays;
+    struct connection *c = conntable_claim_lent(&w->conns, event, &stays);
+    bool late;
+
+    if (c == NULL) {
+        return stays;
+    }
+    /* lent_ns is set anew each time that it is lent; 0: an event was made. */
+    late = c->lent_ns != 0 &&
+           now >= c->lent_ns + (uint64_t)PATIENCE_MS * NS_PER_MS;
+    if (late) {
+        c->force = c->noted = true;
+        c->lent_ns = 0;
+    }
+    do {
+        if (late) {
+            lookout_rearm(w, c);
+        }
+    } while (!conntable_try_lend(c));
+    return true;
+}
+
+static void
+look_at_watched(struct worker *w, bool free)
+{
+    uint64_t now = clock_coarse_ns();
+    unsigned kept = 0;
+
+    if (atomic_load_explicit(&w->watch_count, memory_order_relaxed) == 0) {
+        return;
+    }
+    pthread_mutex_lock(&w->watch_lock);
+    for (unsigned i = 0; i < atomic_load(&w->watch_count); i++) {
+        if (still_waits(w, w->watch[i], free ? now : 0)) {
+            w->watch[kept++] = w->watch[i];
+        }
+    }
+    atomic_store(&w->watch_count, kept);
+    pthread_mutex_unlock(&w->watch_lock);
+}
+
 /* Waking up costs: every millisecond only while there are slow requests. */
 static int
 tick_ms(bool parks, uint64_t stood_in_ns, uint64_t now_ns)
@@ -231,6 +299,7 @@ lookout_main(void *arg)
         bool parks = atomic_load(&w->parks);
 
         overtime_check(w);
+        look_at_watched(w, since == 0);
         if (parks && since != 0 && since == last &&
             atomic_load(&w->conns.open) > 1) {
             stand_in(w);
@@ -289,6 +358,33 @@ lookout_parked(struct worker *w)
     }
     atomic_store(&w->parks, true);
     if (!atomic_exchange(&w->lookout_started, true)) {
+        start(w);
+    }
+}
+
+void
+lookout_rearm(struct worker *w, const struct connection *c)
+{
+    struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP | EPOLLET,
+                              .data.u64 = conntable_event(c) };
+
+    epoll_ctl(w->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
+}
+
+void
+lookout_watch(struct worker *w, const struct connection *c)
+{
+    unsigned count;
+
+    pthread_mutex_lock(&w->watch_lock);
+    count = atomic_load(&w->watch_count);
+    if (count < EXECUTOR_WATCH) {
+        w->watch[count] = conntable_event(c);
+        atomic_store(&w->watch_count, count + 1);
+    }
+    pthread_mutex_unlock(&w->watch_lock);
+    if (!atomic_load_explicit(&w->lookout_started, memory_order_relaxed) &&
+        !atomic_exchange(&w->lookout_started, true)) {
         start(w);
     }
 }

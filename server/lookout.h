@@ -23,6 +23,15 @@
  * Any executor thread. */
 void lookout_parked(struct worker *w);
 
+/* A connection is going to be lent (conntable.h) whose body has not ended: what
+ * comes is most likely for the thread that has lent it. When that has not read
+ * for a moment, somebody else is to look. Any executor thread. */
+void lookout_watch(struct worker *w, const struct connection *c);
+
+/* An event of a connection that is lent was not followed: make it again. By the
+ * thread that has lent it. */
+void lookout_rearm(struct worker *w, const struct connection *c);
+
 /* The worker starts: a thread is there at once if the pool has deadlines. */
 void lookout_start(struct worker *w);
 

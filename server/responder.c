@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
@@ -20,7 +21,9 @@
 #include "protocol/response.h"
 #include "python/interp.h"
 #include "server/clock.h"
+#include "server/connection.h"
 #include "server/log.h"
+#include "server/lookout.h"
 
 enum {
     TAIL_BYTES = FCGI_HEADER_LEN + sizeof(FCGI_EndRequestRecord),
@@ -51,6 +54,114 @@ fail(struct responder *r, int error)
         r->error = error;
     }
     return r->error;
+}
+
+/* -- sharing ----------------------------------------------------------------
+ *
+ * While the application runs, a connection that may carry more requests is lent
+ * (conntable.h): each function of the table owns it again for as long as it
+ * works. When another thread has taken it over, what is here of the connection
+ * is a stream of mux.h from then on.
+ */
+
+static void
+enter(struct responder *r)
+{
+    if (worker_is_forked_child()) {
+        r->lends = r->lent = false; /* nothing of it is ours here */
+        r->stream = NULL;
+        fail(r, -EPIPE);
+    }
+    if (!r->lent) {
+        return;
+    }
+    r->lent = false;
+    while (!conntable_resume(r->c)) {
+        r->stream = mux_stream(r->c, r->request);
+        if (r->stream != NULL) {
+            return;
+        }
+        sched_yield(); /* somebody looks at it, and gives it back */
+    }
+}
+
+static void
+leave(struct responder *r)
+{
+    struct connection *c = r->c;
+
+    if (!r->lends || r->stream != NULL || r->complete || r->error != 0) {
+        return;
+    }
+    c->lent_ns = r->watched ? clock_coarse_ns() : 0;
+    r->lent = true;
+    if (!conntable_lend(c) && !r->watched) {
+        lookout_rearm(r->x->worker, c);
+    }
+}
+
+/* Bytes of another request were found while the connection is ours: share it,
+ * within a record of ours and without. event: what the decoder has just
+ * returned. */
+static void
+share(struct responder *r, bool event, enum decode_event which)
+{
+    struct executor *x = r->x;
+    struct mux_start start = { .state = STREAM_RUNNING,
+                               .event = event,
+                               .which = which };
+    unsigned ready = 0;
+
+    start.turn = r->sending;
+    responder_yield(r, &start);
+    r->stream = mux_share(x, r->c, &start, &ready);
+    if (r->stream == NULL) {
+        log_error("out of memory for a shared connection; it is closed");
+        fail(r, -ECONNRESET);
+        return;
+    }
+    r->turn = r->sending;
+    r->c->runner = NULL;
+    connection_look_after(x, r->c, ready);
+    if (r->discard) {
+        mux_discard(x, r->stream);
+    }
+}
+
+void
+responder_yield(struct responder *r, struct mux_start *ret)
+{
+    ret->request = r->request;
+    ret->slice = r->slice;
+    ret->slice_len = r->slice_len;
+    ret->data = r->x->read + r->x->pos;
+    ret->len = r->x->end - r->x->pos;
+    r->slice_len = 0;
+    r->x->pos = r->x->end = 0;
+}
+
+/* A block of whole records follows, or is through. */
+static void
+turn_begin(struct responder *r)
+{
+    if (r->stream != NULL && !r->turn) {
+        mux_turn_begin(r->c);
+        r->turn = true;
+    }
+}
+
+/* A block that was broken off leaves nothing to be said on the connection. */
+static int
+turn_end(struct responder *r, int rc)
+{
+    if (r->turn) {
+        if (rc < 0) {
+            mux_kill(r->c);
+        }
+        r->turn = false;
+        mux_turn_end(r->c);
+    }
+    return rc;
 }
 
 /* -- waiting ----------------------------------------------------------------
@@ -107,6 +218,16 @@ other_event(struct responder *r, enum decode_event event)
     }
 }
 
+/* An event of another request that the connection carries as well. */
+static bool
+is_of_another(const struct responder *r, enum decode_event event)
+{
+    return r->c->decoder.req != r->request &&
+           (event == DECODE_HEAD || event == DECODE_BODY ||
+            event == DECODE_BODY_END || event == DECODE_ABORT ||
+            event == DECODE_BUSY);
+}
+
 /* Make r->slice the next body bytes of x->read. False when there are none. What
  * stands behind the end of the body belongs to the next request and is left. */
 static bool
@@ -115,7 +236,8 @@ next_slice(struct responder *r)
     struct executor *x = r->x;
     struct decoder *d = &r->c->decoder;
 
-    while (r->slice_len == 0 && !r->request->body_done && r->error == 0) {
+    while (r->stream == NULL && r->slice_len == 0 && !r->request->body_done &&
+           r->error == 0) {
         size_t used;
         enum decode_event event =
             decoder_feed(d, x->read + x->pos, x->end - x->pos, &used);
@@ -126,6 +248,9 @@ next_slice(struct responder *r)
             r->slice_len = r->discard ? 0 : d->data_len;
         } else if (event == DECODE_MORE) {
             return false;
+        } else if (r->lends && is_of_another(r, event)) {
+            share(r, true, event);
+            return false;
         } else {
             other_event(r, event);
         }
@@ -134,26 +259,40 @@ next_slice(struct responder *r)
 }
 
 static size_t
-body_ready(struct wsgi_io *io, const char **ret)
+ready(struct responder *r, const char **ret)
 {
-    struct responder *r = of(io);
     struct request *q = r->request;
 
     if (q->kept_used < q->kept.len) {
         *ret = q->kept.data + q->kept_used;
         return q->kept.len - q->kept_used;
     }
-    if (r->slice_len == 0 && !next_slice(r)) {
-        return 0;
+    if (r->stream == NULL && (r->slice_len > 0 || next_slice(r))) {
+        *ret = r->slice;
+        return r->slice_len;
     }
-    *ret = r->slice;
-    return r->slice_len;
+    if (r->stream != NULL && mux_read(r->x, r->stream, false) > 0) {
+        *ret = q->kept.data;
+        return q->kept.len;
+    }
+    return 0;
+}
+
+static size_t
+body_ready(struct wsgi_io *io, const char **ret)
+{
+    struct responder *r = of(io);
+    size_t n;
+
+    enter(r);
+    n = ready(r, ret);
+    leave(r);
+    return n;
 }
 
 static void
-body_take(struct wsgi_io *io, size_t n)
+take(struct responder *r, size_t n)
 {
-    struct responder *r = of(io);
     struct request *q = r->request;
 
     if (q->kept_used < q->kept.len) {
@@ -164,8 +303,24 @@ body_take(struct wsgi_io *io, size_t n)
         }
         return;
     }
+    if (r->stream != NULL) { /* it was shared since ready() */
+        if (mux_read(r->x, r->stream, false) > 0) {
+            q->kept_used = n;
+        }
+        return;
+    }
     r->slice += n;
     r->slice_len -= n;
+}
+
+static void
+body_take(struct wsgi_io *io, size_t n)
+{
+    struct responder *r = of(io);
+
+    enter(r);
+    take(r, n);
+    leave(r);
 }
 
 /* One read of body bytes straight into the application's memory. Behind the
@@ -351,20 +506,48 @@ body_end(struct responder *r)
     return 0;
 }
 
+/* The same of a shared connection. */
 static ssize_t
-body_read_nogil(struct wsgi_io *io, char *out, size_t len)
+stream_end(struct responder *r)
 {
-    struct responder *r = of(io);
+    ssize_t rc;
 
+    pthread_mutex_lock(&r->c->lock);
+    rc = body_end(r);
+    pthread_mutex_unlock(&r->c->lock);
+    return rc;
+}
+
+/* As read_body(), of a shared connection. > 0: look at ready(). */
+static ssize_t
+read_stream(struct responder *r)
+{
+    int rc;
+
+    if (worker_is_forked_child()) {
+        return fail(r, -ECONNRESET);
+    }
+    scoreboard_set(r->x->score, SCORE_READING);
+    rc = mux_read(r->x, r->stream, true);
+    scoreboard_set(r->x->score, SCORE_RUNNING);
+    if (rc == -ECONNRESET && mux_is_aborted(r->stream)) {
+        r->aborted = true;
+    }
+    return rc < 0 && rc != -EINTR ? fail(r, rc) : rc;
+}
+
+static ssize_t
+read_body(struct responder *r, char *out, size_t len)
+{
     for (;;) {
-        const char *ready;
-        size_t n = body_ready(io, &ready);
+        const char *bytes;
+        size_t n = ready(r, &bytes);
         ssize_t rc;
 
         if (n > 0) {
             n = n < len ? n : len;
-            memcpy(out, ready, n);
-            body_take(io, n);
+            memcpy(out, bytes, n);
+            take(r, n);
             return (ssize_t)n;
         }
         if (r->error != 0) {
@@ -372,6 +555,13 @@ body_read_nogil(struct wsgi_io *io, char *out, size_t len)
         }
         if (r->dropped) {
             return -ENOBUFS;
+        }
+        if (r->stream != NULL) {
+            rc = read_stream(r);
+            if (rc <= 0) {
+                return rc < 0 ? rc : stream_end(r);
+            }
+            continue;
         }
         if (r->request->body_done || body_at_end(r) ||
             r->request->refuse_status == 413) {
@@ -390,6 +580,18 @@ body_read_nogil(struct wsgi_io *io, char *out, size_t len)
             return rc == -ETIMEDOUT ? fail(r, -ETIMEDOUT) : rc;
         }
     }
+}
+
+static ssize_t
+body_read_nogil(struct wsgi_io *io, char *out, size_t len)
+{
+    struct responder *r = of(io);
+    ssize_t n;
+
+    enter(r);
+    n = read_body(r, out, len);
+    leave(r);
+    return n;
 }
 
 /* Empty x->read: its body bytes are kept or dropped. False when they cannot be
@@ -415,6 +617,10 @@ static void
 discard_body(struct responder *r)
 {
     r->discard = true;
+    if (r->stream != NULL) {
+        mux_discard(r->x, r->stream);
+        return;
+    }
     r->slice_len = 0;
     buf_clear(&r->request->kept);
     r->request->kept_used = 0;
@@ -447,6 +653,30 @@ stall_ms(const struct responder *r)
     return write_timeout / 2 < STALL_MS ? write_timeout / 2 : STALL_MS;
 }
 
+/* The same on a shared connection. */
+static int
+wait_shared(struct responder *r)
+{
+    struct executor *x = r->x;
+    int rc;
+
+    do {
+        rc = mux_wait_writable(x, r->c, r->stream,
+                               x->worker->settings->write_timeout, stall_ms(r));
+        if (rc == -EINTR && x->main_thread) {
+            interp_check_signals_nogil();
+        }
+    } while (rc == -EINTR);
+    return rc < 0 ? fail(r, rc) : 0;
+}
+
+static bool
+may_read_on(struct responder *r)
+{
+    return !r->eof && !r->request->body_done && stash(r) && r->stream == NULL &&
+           !r->request->body_done && r->error == 0;
+}
+
 /* The socket is full. Wait for room, and meanwhile read the body on. */
 static int
 wait_writable(struct responder *r)
@@ -455,13 +685,17 @@ wait_writable(struct responder *r)
     int rc;
 
     for (;;) {
-        bool readable = !r->eof && !r->request->body_done && stash(r) &&
-                        !r->request->body_done && r->error == 0;
+        bool readable = r->stream == NULL && may_read_on(r);
+        bool looks = readable || (r->lends && !r->eof && r->slice_len == 0);
+
+        if (r->stream != NULL) {
+            return wait_shared(r);
+        }
 
         if (r->error != 0 && r->error != -ETIMEDOUT) {
             return r->error;
         }
-        rc = wait_for(r, readable ? POLLIN | POLLOUT : POLLOUT,
+        rc = wait_for(r, looks ? POLLIN | POLLOUT : POLLOUT,
                       r->slice_len > 0 ? stall_ms(r)
                                        : x->worker->settings->write_timeout);
         if (rc == -ETIMEDOUT && r->slice_len > 0) {
@@ -479,6 +713,10 @@ wait_writable(struct responder *r)
         }
         if (rc & (POLLOUT | POLLERR | POLLHUP)) {
             return 0;
+        }
+        if (!readable) {
+            share(r, false, DECODE_MORE); /* others need not wait for us */
+            continue;
         }
         rc = (int)read_more(r, NULL, 0);
         if (rc < 0 && rc != -EAGAIN && rc != -EINTR) {
@@ -555,6 +793,9 @@ send_all(struct responder *r, struct iovec *iov, int count, int flags)
 static bool
 may_end(const struct responder *r)
 {
+    if (r->stream != NULL) {
+        return !r->request->keep_conn || mux_body_done(r->stream);
+    }
     return r->request->protocol == REQUEST_SCGI || !r->request->keep_conn ||
            r->request->body_done || r->request->role == REQUEST_AUTHORIZER;
 }
@@ -624,7 +865,8 @@ send_small(struct responder *r, const struct iovec *iov, int count,
         put_tail(out + whole.iov_len, r->request->id);
         whole.iov_len += TAIL_BYTES;
     }
-    return send_all(r, &whole, 1, 0);
+    turn_begin(r);
+    return turn_end(r, send_all(r, &whole, 1, 0));
 }
 
 static size_t
@@ -665,7 +907,8 @@ send_records(struct responder *r, struct buf *errors, const struct iovec *iov,
             put_tail(tail, r->request->id);
             g.iov[g.count++] = (struct iovec){ tail, sizeof(tail) };
         }
-        rc = send_all(r, g.iov, g.count, 0);
+        turn_begin(r);
+        rc = turn_end(r, send_all(r, g.iov, g.count, 0));
         buf_clear(errors);
         if (rc < 0) {
             return rc;
@@ -704,6 +947,13 @@ look(struct responder *r)
     unsigned char head[FCGI_HEADER_LEN];
     ssize_t n;
 
+    if (r->stream != NULL) {
+        if (mux_gave_up(r->x, r->stream, false)) {
+            r->aborted = mux_is_aborted(r->stream);
+            fail(r, -EPIPE);
+        }
+        return;
+    }
     if (now - r->looked_ns < (uint64_t)LOOK_MS * NS_PER_MS ||
         r->x->pos < r->x->end || r->request->protocol != REQUEST_FCGI) {
         return;
@@ -775,13 +1025,12 @@ write_records(struct responder *r, const struct iovec *iov, int count, bool end)
 }
 
 static int
-write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
+write_all(struct responder *r, const struct iovec *iov, int count, bool last)
 {
-    struct responder *r = of(io);
     bool end = false;
     int rc;
 
-    if (r->begun) {
+    if (r->begun || r->stream != NULL) {
         look(r);
     }
     if (last) {
@@ -803,6 +1052,18 @@ write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
     if (last && r->x->worker->access != NULL) {
         r->answered_ns = clock_now_ns();
     }
+    return rc;
+}
+
+static int
+write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
+{
+    struct responder *r = of(io);
+    int rc;
+
+    enter(r);
+    rc = write_all(r, iov, count, last);
+    leave(r);
     return rc;
 }
 
@@ -837,10 +1098,9 @@ send_file_bytes(struct responder *r, int fd, off_t *offset, uint64_t len)
 }
 
 static int64_t
-sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
-               off_t offset, uint64_t len, bool last)
+send_file(struct responder *r, const struct iovec *head, int fd, off_t offset,
+          uint64_t len, bool last)
 {
-    struct responder *r = of(io);
     bool fcgi = r->request->protocol == REQUEST_FCGI;
     off_t at = offset;
     off_t end = offset + (off_t)len;
@@ -851,7 +1111,7 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
         discard_body(r);
     }
     if (extra > FCGI_CONTENT_MAX - FILE_RECORD) {
-        rc = write_nogil(io, head, 1, false);
+        rc = write_all(r, head, 1, false);
         extra = 0;
     }
     while (rc == 0 && (at < end || extra > 0)) {
@@ -871,29 +1131,46 @@ sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
         if (extra > 0) {
             iov[n++] = *head;
         }
+        turn_begin(r);
         rc = send_all(r, iov, n, MSG_MORE);
         if (rc == 0) {
             rc = send_file_bytes(r, fd, &at, chunk);
         }
+        turn_end(r, rc);
         extra = 0;
     }
     if (rc == 0 && last) {
-        rc = write_nogil(io, NULL, 0, true);
+        rc = write_all(r, NULL, 0, true);
     }
     return rc == 0 || rc == -EIO ? (int64_t)(at - offset) : rc;
+}
+
+static int64_t
+sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
+               off_t offset, uint64_t len, bool last)
+{
+    struct responder *r = of(io);
+    int64_t rc;
+
+    enter(r);
+    rc = send_file(r, head, fd, offset, len, last);
+    leave(r);
+    return rc;
 }
 
 /* -- what the server calls --------------------------------------------------
  */
 
 static bool
-connected(struct wsgi_io *io)
+is_connected(struct responder *r)
 {
-    struct responder *r = of(io);
     struct pollfd p = { .fd = r->c->fd, .events = POLLRDHUP };
 
     if (r->error != 0 || r->eof) {
         return false;
+    }
+    if (r->stream != NULL) {
+        return !mux_gave_up(r->x, r->stream, true);
     }
     /* A front end that speaks SCGI may shut its side and still read (it has
      * said all); none that speaks FastCGI does. */
@@ -905,6 +1182,30 @@ connected(struct wsgi_io *io)
     return r->error == 0;
 }
 
+static bool
+connected(struct wsgi_io *io)
+{
+    struct responder *r = of(io);
+    bool yes;
+
+    enter(r);
+    yes = is_connected(r);
+    leave(r);
+    return yes;
+}
+
+/* On a shared connection only the request ends. */
+static void
+end_stream(struct responder *r)
+{
+    if (r->error == 0 && !r->ended && r->complete && may_end(r)) {
+        r->ended = responder_end(r->x, r->c, r->request, r->stream) == 0;
+    }
+    if (r->ended) {
+        mux_free_id(r->stream);
+    }
+}
+
 /* Work after the response follows, perhaps long: the peer gets the end now, and
  * a kept connection is given up, since its next request would wait here. */
 static void
@@ -912,9 +1213,16 @@ response_over_nogil(struct wsgi_io *io)
 {
     struct responder *r = of(io);
 
+    enter(r);
+    r->lends = false;
+    if (r->stream != NULL) {
+        end_stream(r);
+        scoreboard_set(r->x->score, SCORE_AFTER);
+        return;
+    }
     if (r->error == 0 && r->begun && !r->ended && r->complete &&
         r->request->protocol == REQUEST_FCGI) {
-        r->ended = responder_end(r->x, r->c) == 0;
+        r->ended = responder_end(r->x, r->c, r->request, NULL) == 0;
     }
     shutdown(r->c->fd, SHUT_WR);
     scoreboard_set(r->x->score, SCORE_AFTER);
@@ -932,27 +1240,75 @@ static const struct wsgi_io_ops ops_with_errors = { OPS,
                                                     .error_text = error_text };
 
 static void
-begin(struct responder *r, struct executor *x, struct connection *c)
+begin(struct responder *r, struct executor *x, struct connection *c,
+      struct request *request, struct stream *stream)
 {
-    bool errors = x->worker->settings->fcgi_stderr &&
-                  c->request->protocol == REQUEST_FCGI;
+    bool errors =
+        x->worker->settings->fcgi_stderr && request->protocol == REQUEST_FCGI;
 
     buf_clear(&x->errors);
     *r = (struct responder){
         .io = { errors ? &ops_with_errors : &ops },
         .x = x,
         .c = c,
-        .request = c->request,
+        .request = request,
+        .stream = stream,
     };
+}
+
+/* Bytes of another request must be able to wake another thread. */
+static void
+lend(struct responder *r)
+{
+    struct connection *c = r->c;
+    struct executor *x = r->x;
+
+    if (r->stream == NULL && r->request->protocol == REQUEST_FCGI &&
+        r->request->keep_conn && c->decoder.limits.mpx > 1 &&
+        connection_register(x->worker, c)) {
+        r->lends = true;
+        c->runner = r;
+        /* With the whole body at hand, what comes is another's. */
+        c->force = decoder_next(&c->decoder, r->request, x->read + x->pos,
+                                x->end - x->pos) == DECODER_WHOLE;
+        r->watched = !c->force;
+        if (r->watched) {
+            lookout_watch(x->worker, c);
+        }
+        leave(r);
+        if (x->full && !r->watched) {
+            lookout_rearm(x->worker, c); /* the socket may hold more */
+        }
+    }
+}
+
+/* All is over: the connection is ours again, or shared. */
+static void
+take_back(struct responder *r)
+{
+    struct connection *c = r->c;
+
+    enter(r);
+    if (r->lends && r->stream == NULL) {
+        c->runner = NULL;
+        if (c->noted) {
+            c->noted = false;
+            conntable_note(c);
+        }
+    }
+    r->lends = false;
 }
 
 void
 responder_run(struct responder *r, struct executor *x, struct connection *c,
+              struct request *request, struct stream *stream,
               struct wsgi_outcome *ret)
 {
-    begin(r, x, c);
+    begin(r, x, c, request, stream);
     r->looked_ns = clock_coarse_ns();
-    wsgi_run_nogil(x->wsgi, c->request, &r->io, ret);
+    lend(r);
+    wsgi_run_nogil(x->wsgi, request, &r->io, ret);
+    take_back(r);
 }
 
 /* What the access log says about an answer of the server's own. */
@@ -970,38 +1326,41 @@ note_own(struct responder *r, const struct buf *answer)
 
 void
 responder_send_scratch(struct responder *r, struct executor *x,
-                       struct connection *c)
+                       struct connection *c, struct request *request,
+                       struct stream *stream)
 {
     struct iovec iov = { x->scratch.data, x->scratch.len };
 
-    begin(r, x, c);
+    begin(r, x, c, request, stream);
     note_own(r, &x->scratch);
     write_nogil(&r->io, &iov, 1, true);
 }
 
 void
 responder_answer(struct responder *r, struct executor *x, struct connection *c,
-                 int status)
+                 struct request *request, struct stream *stream, int status)
 {
-    begin(r, x, c);
+    begin(r, x, c, request, stream);
     if (response_simple(&x->scratch, status, false) != 0) {
         fail(r, -ENOMEM);
         return;
     }
-    responder_send_scratch(r, x, c);
+    responder_send_scratch(r, x, c, request, stream);
 }
 
 int
-responder_end(struct executor *x, struct connection *c)
+responder_end(struct executor *x, struct connection *c, struct request *request,
+              struct stream *stream)
 {
     char tail[TAIL_BYTES];
     struct iovec iov = { tail, sizeof(tail) };
     struct responder r;
 
-    if (c->request->protocol != REQUEST_FCGI) {
+    if (request->protocol != REQUEST_FCGI) {
         return 0;
     }
-    begin(&r, x, c);
-    put_tail(tail, c->request->id);
-    return send_all(&r, &iov, 1, 0);
+    begin(&r, x, c, request, stream);
+    put_tail(tail, request->id);
+    turn_begin(&r);
+    return turn_end(&r, send_all(&r, &iov, 1, 0));
 }

@@ -12,12 +12,19 @@
 
 #include "python/io.h"
 #include "server/executor.h"
+#include "server/mux.h"
 
 struct responder {
     struct wsgi_io io;
     struct executor *x;
     struct connection *c;
     struct request *request;
+    struct stream *stream; /* the connection is shared (mux.h); NULL: it is ours
+                              alone, */
+    bool lends;        /* and may be taken over while the application runs */
+    bool lent;         /* as now */
+    bool watched;      /* the control thread looks after it (lookout.h) */
+    bool turn;         /* shared: it is our turn to write */
     const char *slice; /* body bytes inside x->read, decoded, not taken */
     size_t slice_len;
     uint64_t looked_ns;   /* when the peer was last looked at while writing */
@@ -39,22 +46,32 @@ struct responder {
 void responder_init_errors(struct buf *errors);
 
 /* Run the request whose head is complete in the application, or answer what
- * it was refused with. On return everything that could be sent was sent;
+ * it was refused with. stream: of a shared connection, else NULL; r->stream is
+ * set on return when it was shared meanwhile: then it is not owned by the
+ * caller any more. On return everything that could be sent was sent;
  * r->ended says whether END_REQUEST went with it (if not: the rest of the body
  * must be read first, or the response was broken off). */
 void responder_run(struct responder *r, struct executor *x,
-                   struct connection *c, struct wsgi_outcome *ret);
+                   struct connection *c, struct request *request,
+                   struct stream *stream, struct wsgi_outcome *ret);
 
 /* A whole answer of the server's own with this status; as responder_run. */
 void responder_answer(struct responder *r, struct executor *x,
-                      struct connection *c, int status);
+                      struct connection *c, struct request *request,
+                      struct stream *stream, int status);
 
 /* The whole answer that stands in x->scratch; as responder_run. */
 void responder_send_scratch(struct responder *r, struct executor *x,
-                            struct connection *c);
+                            struct connection *c, struct request *request,
+                            struct stream *stream);
 
 /* Send END_REQUEST (FastCGI) for a request that was answered before its body
  * had ended. 0 or -errno. */
-int responder_end(struct executor *x, struct connection *c);
+int responder_end(struct executor *x, struct connection *c,
+                  struct request *request, struct stream *stream);
+
+/* Whoever shares the connection of a request that runs: what it has read and
+ * not used. It has nothing any more. */
+void responder_yield(struct responder *r, struct mux_start *ret);
 
 #endif

@@ -282,6 +282,15 @@ new_worker(const struct worker_start *s)
     if (w == NULL) {
         return NULL;
     }
+    /* One request at a time needs no second thread. To a front end that asks, a
+     * connection is good for as many requests as there are threads: with more
+     * it opens another one, which an idle worker may have. With reserved slots
+     * each request is looked at before it is read. */
+    if (p->threads > 1 && p->engine != CONF_ENGINE_LIBFCGI &&
+        p->reserved_slots == 0) {
+        limits.mpx = DECODER_MAX_MPX;
+        limits.max_reqs = p->threads;
+    }
     w->executor = calloc(p->threads, sizeof(*w->executor));
     if (w->executor == NULL) {
         free(w);

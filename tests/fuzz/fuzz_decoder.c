@@ -93,10 +93,10 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct request_limits limits[] = {
-        { 1 << 20, 1000, 0, 1, 42 },
-        { 200, 8, 20, 1, 42 },
-        { 1000, 100, 100, 3, 42 },
-        { 60, 3, 5, 64, 42 },
+        { 1 << 20, 1000, 0, 1, 42, 0 },
+        { 200, 8, 20, 1, 42, 0 },
+        { 1000, 100, 100, 3, 42, 0 },
+        { 60, 3, 5, 64, 42, 0 },
     };
     struct fuzz_input in = { data, size };
     struct plan plan;

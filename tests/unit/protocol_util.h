@@ -254,6 +254,10 @@ run_event(struct run *run, enum decode_event ev, const char *piece,
         request_escape(text, sizeof(text), d->reply, d->reply_len);
         put_text(&run->out, "REPLY %s%s\n", text,
                  d->reply_closes ? " closes" : "");
+    } else if (ev == DECODE_BUSY) {
+        put_text(&run->out, "BUSY %u\n", d->req->id);
+        util_check(d->req->body_done, "BUSY with a body that has not ended");
+        decoder_end(d, d->req);
     } else if (ev == DECODE_BAD) {
         put_text(&run->out, "BAD %s\n", d->why);
         run->stopped = true;

@@ -606,6 +606,89 @@ test_multiplexed(void **state)
           "not idle\n");
 }
 
+/* The next request under an id whose last one is whole but not answered waits
+ * for that; before its body has ended it is an error. Nothing begins beside a
+ * request that closes the connection. */
+static void
+test_multiplexed_same_id(void **state)
+{
+    struct setup s = setup_of(DECODER_FCGI);
+    struct buf in;
+
+    (void)state;
+    s.limits.mpx = 3;
+    buf_init(&in, SIZE_MAX);
+    put_head(&in, 1, FCGI_KEEP_CONN, "A=1", NULL);
+    put_record(&in, FCGI_STDIN, 1, "", 0, 0);
+    put_head(&in, 1, FCGI_KEEP_CONN, "A=2", NULL);
+    put_begin(&in, 1, FCGI_RESPONDER, FCGI_KEEP_CONN);
+    check(&s, &in,
+          "HEAD 1 role=1 keep=1 length=-1\n"
+          "  A=1\n"
+          "BODY_END 1 seen=0\n"
+          "BUSY 1\n"
+          "HEAD 1 role=1 keep=1 length=-1\n"
+          "  A=2\n"
+          "BAD FCGI_BEGIN_REQUEST for request id 1, which is still active\n");
+    buf_init(&in, SIZE_MAX);
+    put_head(&in, 1, FCGI_KEEP_CONN, "A=1", NULL);
+    put_head(&in, 2, 0, "A=2", NULL);
+    put_begin(&in, 3, FCGI_RESPONDER, FCGI_KEEP_CONN);
+    check(&s, &in,
+          "HEAD 1 role=1 keep=1 length=-1\n"
+          "  A=1\n"
+          "HEAD 2 role=1 keep=0 length=-1\n"
+          "  A=2\n"
+          "REPLY \\x01\\x03\\x00\\x03\\x00\\x08\\x00\\x00"
+          "\\x00\\x00\\x00\\x00\\x01\\x00\\x00\\x00\n"
+          "not idle\n");
+}
+
+/* What stands behind the head of a request. */
+static void
+test_next(void **state)
+{
+    struct request_limits limits = setup_of(DECODER_FCGI).limits;
+    struct decoder d;
+    struct buf in;
+    size_t used, end;
+    struct request *r;
+
+    (void)state;
+    decoder_init(&d, DECODER_FCGI, &limits);
+    buf_init(&in, SIZE_MAX);
+    put_head(&in, 1, FCGI_KEEP_CONN, "A=1", NULL);
+    assert_int_equal(decoder_feed(&d, in.data, in.len, &used), DECODE_HEAD);
+    assert_int_equal(used, in.len);
+    r = d.req;
+    buf_clear(&in);
+    put_record(&in, FCGI_STDIN, 1, "body", 4, 4);
+    put_record(&in, FCGI_STDIN, 1, "", 0, 0);
+    end = in.len;
+    put_begin(&in, 2, FCGI_RESPONDER, FCGI_KEEP_CONN);
+    for (size_t n = 0; n <= in.len; n++) {
+        enum decoder_next want = n < end    ? DECODER_PART
+                                 : n == end ? DECODER_WHOLE
+                                            : DECODER_OTHERS;
+
+        assert_int_equal(decoder_next(&d, r, in.data, n), want);
+    }
+    assert_int_equal(decoder_feed(&d, in.data, 10, &used), DECODE_BODY);
+    assert_int_equal(decoder_record_left(&d), 2 + 4);
+    assert_int_equal(decoder_next(&d, r, in.data + 10, end - 10),
+                     DECODER_WHOLE);
+    assert_int_equal(decoder_feed(&d, in.data + 10, end - 10, &used),
+                     DECODE_BODY);
+    assert_int_equal(
+        decoder_feed(&d, in.data + 10 + used, end - 10 - used, &used),
+        DECODE_BODY_END);
+    assert_int_equal(decoder_record_left(&d), 0);
+    assert_int_equal(decoder_next(&d, r, "", 0), DECODER_WHOLE);
+    assert_int_equal(decoder_next(&d, r, "x", 1), DECODER_OTHERS);
+    decoder_release(&d);
+    buf_release(&in);
+}
+
 /* All 64 at once, and not one more. */
 static void
 test_multiplexed_many(void **state)
@@ -862,12 +945,13 @@ test_get_values(void **state)
 
     s.limits.mpx = 8;
     s.limits.max_conns = UINT32_MAX;
+    s.limits.max_reqs = UINT32_MAX - 1;
     buf_init(&in, SIZE_MAX);
     put_record(&in, FCGI_GET_VALUES, 0, values.data, values.len, 0);
     check(&s, &in,
           "REPLY \\x01\\x0a\\x00\\x00\\x00E\\x00\\x00"
           "\\x0e\\x0aFCGI_MAX_CONNS4294967295"
-          "\\x0d\\x0aFCGI_MAX_REQS4294967295"
+          "\\x0d\\x0aFCGI_MAX_REQS4294967294"
           "\\x0f\\x01FCGI_MPXS_CONNS1\n"
           "idle\n");
     buf_release(&values);
@@ -1204,6 +1288,8 @@ main(void)
         cmocka_unit_test(test_cant_mpx),
         cmocka_unit_test(test_begin_flood),
         cmocka_unit_test(test_multiplexed),
+        cmocka_unit_test(test_multiplexed_same_id),
+        cmocka_unit_test(test_next),
         cmocka_unit_test(test_multiplexed_many),
         cmocka_unit_test(test_reuse_unfinished),
         cmocka_unit_test(test_abort),

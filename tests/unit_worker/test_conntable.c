@@ -104,6 +104,47 @@ test_note(void **state)
     free_table(t);
 }
 
+/* Lent: who sees an event takes it; a note is not lost. */
+static void
+test_lend(void **state)
+{
+    struct conntable *t = new_table();
+    struct connection *c = open_one(t);
+    uint64_t event = conntable_event(c);
+    bool stays;
+
+    (void)state;
+    assert_true(conntable_lend(c));
+    assert_int_equal(owner(c), CONN_LENT);
+    assert_true(conntable_resume(c));
+    assert_int_equal(owner(c), CONN_OWNED);
+    assert_false(conntable_resume(c));
+    assert_true(conntable_lend(c));
+    assert_ptr_equal(conntable_claim(t, event), c);
+    assert_false(conntable_resume(c));
+    assert_null(conntable_claim(t, event));
+    assert_false(conntable_try_lend(c));
+    assert_int_equal(owner(c), CONN_OWNED);
+    assert_null(conntable_claim(t, event));
+    assert_false(conntable_lend(c));
+    assert_int_equal(owner(c), CONN_LENT);
+    assert_true(c->noted);
+    assert_ptr_equal(conntable_claim_lent(t, event, &stays), c);
+    assert_true(stays);
+    assert_null(conntable_claim_lent(t, event, &stays));
+    assert_true(stays); /* owned by somebody */
+    conntable_note(c);
+    assert_false(conntable_park(c));
+    assert_true(conntable_park(c));
+    assert_null(conntable_claim_lent(t, event, &stays));
+    assert_false(stays);
+    assert_ptr_equal(conntable_claim(t, event), c);
+    conntable_close(t, c);
+    assert_null(conntable_claim_lent(t, event, &stays));
+    assert_false(stays);
+    free_table(t);
+}
+
 /* Events that were fetched before their connection was closed, also when its
  * place is used again. */
 static void
@@ -395,6 +436,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_park_and_claim),
         cmocka_unit_test(test_note),
+        cmocka_unit_test(test_lend),
         cmocka_unit_test(test_stale_events),
         cmocka_unit_test(test_fresh),
         cmocka_unit_test(test_growth),

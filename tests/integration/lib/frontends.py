@@ -401,7 +401,7 @@ class Haproxy(FrontEnd):
     options = "option keep-conn"
 
     def settings(self):
-        return {"REUSE": self.reuse, "OPTIONS": self.options,
+        return {"REUSE": self.reuse, "OPTIONS": self.options, "GLOBAL": "",
                 "BACKEND": ("unix@" + self.address
                             if isinstance(self.address, str)
                             else host_port(self.address))}
