@@ -278,7 +278,8 @@ def test_it_serves(begin, kind):
         assert (found["path"], found["body"]) == ("/x/%d" % n, n)
     assert not found["multithread"]
     expected = {"lighttpd-4": 4, "lighttpd-tcp": 2}.get(kind, 1)
-    assert len(managers(web)) == expected
+    wait_for(lambda: len(managers(web)) == expected, lambda: (
+        "%d managers: %r" % (expected, managers(web))))
     if isinstance(web, fe.FrontEnd) and kind != "lighttpd-scgi":
         assert found["cwd"] == os.path.dirname(web.script)
 
@@ -316,10 +317,12 @@ def test_all_processes_of_lighttpd_get_requests(begin):
 def test_asked_to_end_while_idle(begin, kind):
     web = begin(kind)
     ask(web)
-    running = forebays(web)
-    assert len(running) >= 3
+    running = wait_for(lambda: len(forebays(web)) >= 3 and forebays(web),
+                       "manager, template and worker")
     web.stop()
-    assert not [p for p in running if proc.alive(p)]
+    # One that is about to end has no environment any more, but still runs.
+    wait_for(lambda: not any(proc.alive(p) for p in running),
+             lambda: "all have ended: %r" % running)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT,
