@@ -927,13 +927,17 @@ watch_signals(struct manager *m)
  */
 
 /* The manager must not outlive a web server that spawned it. Not so when it
- * leads its own session: spawn-fcgi leaves its child behind on purpose. */
-static void
+ * leads its own session: spawn-fcgi leaves its child behind on purpose. False:
+ * it has gone already. A signal that it sent between its fork and our exec was
+ * taken by its own handler; but who has got us since is of another session. */
+static bool
 follow_parent(void)
 {
-    if (getsid(0) != getpid()) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getsid(0) == getpid()) {
+        return true;
     }
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    return getsid(getppid()) == getsid(0);
 }
 
 static void
@@ -1013,8 +1017,11 @@ manager_run(struct config *c, const char *file, bool inherited)
     m->started_ms = uv_now(&m->loop);
     m->started_at = time(NULL);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (inherited) {
-        follow_parent();
+    if (inherited && !follow_parent()) {
+        log_info("whoever started this has gone: there is nobody to serve");
+        uv_loop_close(&m->loop);
+        free(m);
+        return MANAGER_EXIT_OK;
     }
     uv_timer_init(&m->loop, &m->deadline);
     m->deadline.data = m;

@@ -417,6 +417,35 @@ def test_the_front_end_is_killed(begin, kind):
         nobody_is_left(web)
 
 
+GONE_BEFORE = """
+import os, socket, sys
+read, write = os.pipe()
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+s.listen(5)
+if os.fork() == 0:
+    os.close(write)
+    os.read(read, 1)            # until the parent has gone
+    os.dup2(s.fileno(), 0)
+    os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_the_parent_has_gone_before_it_began(script):
+    """What it sent between fork and exec is lost, and no signal will tell."""
+    output = os.path.join(os.path.dirname(script()), "output")
+    with open(output, "wb") as out:
+        parent = subprocess.run(
+            [srv.base_python(), "-c", GONE_BEFORE, srv.program(), "run",
+             SCRIPT], stdout=out, stderr=out, start_new_session=True)
+    assert parent.returncode == 0
+
+    def ended():
+        with open(output) as f:
+            return "nobody to serve" in f.read()
+    wait_for(ended, lambda: "it has ended:\n" + open(output).read())
+
+
 @pytest.mark.parametrize("kind", ["lighttpd", "spawn-fcgi"])
 def test_the_manager_is_killed(begin, kind):
     """A request that runs ends in order, then nobody is left."""
