@@ -27,8 +27,8 @@ int listener_set_rights(const struct pool_settings *s,
 int listener_set_check(const struct pool_settings *s, char *why, size_t size);
 
 /* Open what s->listen names; what old (or NULL) has open under the same setting
- * is taken from there and not opened again, unless its path is gone. 0, or -1 with a sentence; then
- * nothing new is open. */
+ * is taken from there and not opened again, unless its path is gone. 0, or -1
+ * with a sentence; then nothing new is open. */
 int listener_set_open(struct listener_set *set, const struct pool_settings *s,
                       const struct listener_set *old, char *why, size_t size);
 

@@ -94,7 +94,7 @@ struct pool {
     uint64_t reload_failed_ms;
 
     struct autoreload *autoreload; /* NULL: off */
-    bool renamed; /* manager.c: goes on under another name */
+    bool renamed;                  /* manager.c: goes on under another name */
 
     struct pool *following; /* the manager's list */
 };
