@@ -71,14 +71,17 @@ static int
 open_one(struct listener_set *set, const char *spec,
          const struct listener_options *o, char *why, size_t size)
 {
+    unsigned room = EXECUTOR_MAX_LISTENERS - set->count;
     struct address a;
     int n;
 
     if (address_parse(spec, &a, why, size) != 0) {
         return -1;
     }
-    n = listener_open(&a, o, set->item + set->count,
-                      EXECUTOR_MAX_LISTENERS - set->count, why, size);
+    if (o->single && room > 1) {
+        room = 1;
+    }
+    n = listener_open(&a, o, set->item + set->count, room, why, size);
     for (int i = 0; i < n; i++) {
         snprintf(set->spec[set->count++], sizeof(set->spec[0]), "%s", spec);
     }

@@ -3,6 +3,7 @@
 with everything that a manager adds."""
 
 import errno
+import fcntl
 import json
 import os
 import re
@@ -161,6 +162,39 @@ def test_its_one_socket(pool, every):
     else:
         with socket.socket(socket.AF_INET6) as s:
             assert s.connect_ex(("::1", port)) == errno.ECONNREFUSED
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_sockets_of_systemd(responder, count):
+    """One is its socket; of two, one would never be served."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+
+    def pass_on():
+        # (Above the numbers that they are to have.)
+        fds = [fcntl.fcntl(s.fileno(), fcntl.F_DUPFD, 20) for s in held]
+        for n, fd in enumerate(fds):
+            os.dup2(fd, 3 + n)
+    server = subprocess.Popen(
+        ["/bin/sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=%d exec \"$@\"" % count,
+         "sh", srv.program(), "serve", "--listen", "systemd", "--command",
+         responder], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, close_fds=False, preexec_fn=pass_on)
+    try:
+        for line in server.stdout:
+            if b": ready" in line or b"more sockets" in line:
+                break
+        if count == 1:
+            assert json.loads(fcgi.request(
+                held[0].getsockname(), fcgi.params_for("/")).body)["number"]
+            server.terminate()
+        else:
+            assert b"more sockets were passed than the 1" in line
+        assert server.wait(4 * TIMEOUT) == (0 if count == 1 else 69)
+    finally:
+        server.kill()
+        server.communicate()
+        for s in held:
+            s.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
