@@ -13,6 +13,7 @@
 #include "server/channel.h"
 #include "server/log.h"
 #include "server/manager.h"
+#include "server/own_program.h"
 #include "server/privileges.h"
 #include "server/upgrade.h"
 
@@ -551,7 +552,12 @@ find_program(struct pool *p, const struct pool_settings *s, char *why,
     struct python_version wanted;
 
     if (s->command != NULL) {
-        snprintf(p->program, sizeof(p->program), "/proc/self/exe");
+        /* The very file, even when another one has its path now. */
+        if (access("/proc/self/exe", X_OK) == 0) {
+            snprintf(p->program, sizeof(p->program), "/proc/self/exe");
+        } else {
+            own_program(p->program, sizeof(p->program));
+        }
         return 0;
     }
     if (venv_wanted(s->python, s->virtualenv, &wanted, why, size) != 0) {

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "server/log.h"
 #include "server/log_pipe.h"
 #include "server/nursery.h"
+#include "server/own_program.h"
 #include "server/process_title.h"
 #include "server/warmup.h"
 #include "server/worker.h"
@@ -90,6 +92,7 @@ start_clean(struct python_template *t, const char *what, const char *found,
             char *why, size_t size)
 {
     char **argv = t->start->argv;
+    char path[PATH_MAX];
     int last = 0;
 
     log_warnx("preload: %s left %s behind, which a fork would break; "
@@ -102,7 +105,11 @@ start_clean(struct python_template *t, const char *what, const char *found,
     argv[last] = strdup("--clean"); /* main() left room for it */
     template_args_set_flag(t->start, 0);
     execv("/proc/self/exe", argv);
-    snprintf(why, size, "starting again without preload: %s", strerror(errno));
+    execv(own_program(path, sizeof(path)), argv);
+    snprintf(why, size,
+             "starting again without preload: %s; say preload = off (in a "
+             "chroot without this program it cannot be started again)",
+             strerror(errno));
     return -1;
 }
 

@@ -17,6 +17,7 @@
 #include "protocol/buf.h"
 #include "server/channel.h"
 #include "server/log.h"
+#include "server/own_program.h"
 
 #define VARIABLE "FOREBAY_UPGRADE"
 
@@ -53,11 +54,8 @@ static struct {
 void
 upgrade_remember(char **argv)
 {
-    ssize_t n =
-        readlink("/proc/self/exe", self.program, sizeof(self.program) - 1);
-
     self.argv = argv;
-    self.program[n > 0 ? n : 0] = '\0';
+    own_program(self.program, sizeof(self.program));
 }
 
 /* -- the new manager --------------------------------------------------------

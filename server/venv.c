@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "server/own_program.h"
+
 #ifndef FOREBAY_LIBEXECDIR
 #define FOREBAY_LIBEXECDIR "/usr/local/libexec/forebay"
 #endif
@@ -472,15 +474,12 @@ list_folder(const char *folder, struct venv_worker *list, unsigned count,
     return count;
 }
 
-/* Folder of the running program, "" when /proc is not there. */
+/* Folder of the running program, "" when it cannot be found out. */
 static void
 own_folder(char *out, size_t size)
 {
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    char *slash;
+    char *slash = strrchr(own_program(out, size), '/');
 
-    out[n > 0 ? n : 0] = '\0';
-    slash = strrchr(out, '/');
     if (slash != NULL) {
         slash[slash == out] = '\0';
     }
@@ -543,8 +542,14 @@ say_missing(const struct venv_worker *list, unsigned count,
     if (count == 0) {
         snprintf(why, size,
                  "no worker program is installed: there is no %s3.x in %s "
-                 "or in %s",
-                 worker_prefix, folder, FOREBAY_LIBEXECDIR);
+                 "or in %s%s",
+                 worker_prefix,
+                 folder[0] != '\0' ? folder : "the folder of forebay",
+                 FOREBAY_LIBEXECDIR,
+                 access("/proc/self/exe", F_OK) != 0
+                     ? " (/proc is not mounted here: start forebay by its full "
+                       "path, or mount it)"
+                     : "");
     } else {
         snprintf(why, size,
                  "Python %u.%u is wanted, but there is no worker program for "
