@@ -224,6 +224,27 @@ execute_file(PyObject *util, const char *name, const char *file)
     return module;
 }
 
+/* Names of files are bytes; those of modules are text. */
+static bool
+is_text(const char *name)
+{
+    PyObject *text = PyUnicode_FromString(name);
+
+    if (text == NULL) {
+        PyErr_Clear();
+    }
+    Py_XDECREF(text);
+    return text != NULL;
+}
+
+static void
+make_text(char *name)
+{
+    for (char *p = name; !is_text(name) && *p != '\0'; p++) {
+        *p = (unsigned char)*p < 0x80 ? *p : '_';
+    }
+}
+
 /* The file under its name, or with a "_" behind it where that is another
  * module's. */
 static PyObject *
@@ -235,6 +256,7 @@ import_file(const struct app_name *name, char *why, size_t size)
     int taken = util != NULL ? 1 : -1;
 
     snprintf(free_name, sizeof(free_name), "%s", name->module);
+    make_text(free_name);
     for (int i = 0; taken > 0; i++) {
         taken = i < 8 ? name_is_taken(util, free_name) : 0;
         if (taken > 0) {
@@ -294,7 +316,7 @@ import_module(const struct app_name *name, char *why, size_t size)
         explain_exception("sys.path", why, size);
         return NULL;
     }
-    if (!app_name_is_importable(name)) {
+    if (!app_name_is_importable(name) || !is_text(name->module)) {
         return import_file(name, why, size);
     }
     module = import_by_name(name->module, why, size);
