@@ -86,6 +86,8 @@ int conf_check_env(const struct setting *row, const char *value,
                    struct conf_error *err);
 int conf_check_url_path(const struct setting *row, const char *value,
                         struct conf_error *err);
+int conf_check_network(const struct setting *row, const char *value,
+                       struct conf_error *err);
 int conf_check_absolute(const struct setting *row, const char *value,
                         struct conf_error *err);
 int conf_check_choice(const struct setting *row, const char *value,

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "conf/network.h"
+
 /* Which bit of pool_settings.given is a row's. */
 static bool
 was_given(const struct pool_settings *s, const struct setting *row)
@@ -223,6 +225,21 @@ conf_check_absolute(const struct setting *row, const char *value,
         return conf_fail(err,
                          "%s: \"%s\" must be a whole path; it has to begin "
                          "with a slash",
+                         row->name, value);
+    }
+    return 0;
+}
+
+int
+conf_check_network(const struct setting *row, const char *value,
+                   struct conf_error *err)
+{
+    struct conf_network ignored;
+
+    if (conf_network_parse(value, &ignored) != 0) {
+        return conf_fail(err,
+                         "%s: \"%.80s\" is no address or network; write "
+                         "192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",
                          row->name, value);
     }
     return 0;

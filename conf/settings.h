@@ -84,6 +84,7 @@ struct pool_settings {
     char *socket_owner;
     char *socket_group;
     unsigned backlog;
+    struct conf_list allow; /* ADDRESS[/BITS] of peers; none: all */
 
     char *mount; /* "" or "/x", no slash at the end */
     enum conf_path_source path_source;

@@ -168,6 +168,11 @@ const struct setting settings_table[] = {
         "What front ends speak. auto tells FastCGI from SCGI by the first "
         "byte of each connection.",
         .choices = "auto|fcgi|scgi"),
+    ROW(allow, SETTING_LIST, NULL, "ADDRESS[/BITS]",
+        "Peers that may connect over TCP, as an address or a network such as "
+        "192.0.2.0/24; others are disconnected. Without it all that reach the "
+        "address may. May be given several times.",
+        .check = conf_check_network),
     ROW(backlog, SETTING_UINT, "4096", "NUMBER",
         "Connections that may wait to be accepted. The kernel's "
         "net.core.somaxconn is the upper limit.",

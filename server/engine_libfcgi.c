@@ -16,6 +16,7 @@
 #include "protocol/response.h"
 #include "python/interp.h"
 #include "server/access_log.h"
+#include "server/allow.h"
 #include "server/channel.h"
 #include "server/clock.h"
 #include "server/log.h"
@@ -396,6 +397,10 @@ engine_libfcgi_run(struct executor *x)
             continue;
         }
         fcntl(f.ipcFd, F_SETFD, FD_CLOEXEC); /* accept() alone does not */
+        if (!kept && w->allow != NULL && !allow_peer(w->allow, f.ipcFd)) {
+            FCGX_Free(&f, 1);
+            continue;
+        }
         serve(x, &q, &limits, &f);
         kept = f.ipcFd >= 0;
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "python/interp.h"
+#include "server/allow.h"
 #include "server/channel.h"
 #include "server/clock.h"
 #include "server/connection.h"
@@ -306,6 +307,10 @@ accept_one(struct executor *x, unsigned listener)
     if (fd < 0) {
         accept_failed(w, errno);
         return false;
+    }
+    if (w->allow != NULL && !allow_peer(w->allow, fd)) {
+        close(fd);
+        return true;
     }
     c = conntable_open(&w->conns, fd, w->kind);
     if (c == NULL) {

@@ -30,6 +30,7 @@ enum {
 };
 
 struct access_log;
+struct allow;
 struct reserve;
 struct stream;
 
@@ -51,6 +52,7 @@ struct worker {
     int queue_in;  /* kept connections of other workers come here; -1: none */
     int queue_out; /* and ours go there */
     struct access_log *access; /* NULL: none */
+    struct allow *allow;       /* NULL: every peer may connect */
     struct reserve *reserve;   /* NULL: no slots are reserved */
     int trace_fd;          /* stacks of slow threads are read here; -1: none */
     _Atomic bool stopping; /* no new connections; end when none is left */
@@ -58,7 +60,9 @@ struct worker {
                               connections */
     _Atomic bool taken_over; /* the control thread stands in (lookout.h) */
     _Atomic bool parks;      /* a connection has been parked */
-    _Atomic bool raising;    /* a thread raises a timeout (overtime.c) */
+    _Atomic int starved;  /* by how much requests that ended for want of memory
+                             outweigh the others (connection.c) */
+    _Atomic bool raising; /* a thread raises a timeout (overtime.c) */
     _Atomic bool lookout_started;
     _Atomic uint32_t lookout_asleep; /* a futex */
     _Atomic bool paused;             /* listeners are out of the epoll set */

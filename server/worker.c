@@ -16,6 +16,7 @@
 #include "python/interp.h"
 #include "python/module.h"
 #include "server/access_log.h"
+#include "server/allow.h"
 #include "server/channel.h"
 #include "server/engine_libfcgi.h"
 #include "server/executor.h"
@@ -376,6 +377,7 @@ static void __attribute__((noreturn)) end_worker(struct worker *w)
 void
 worker_main(const struct worker_start *s)
 {
+    char why[CHANNEL_TEXT_MAX];
     struct worker *w;
     PyObject *app;
     int rc;
@@ -397,6 +399,9 @@ worker_main(const struct worker_start *s)
         cannot_serve(s, "out of memory");
     }
     open_access_log(w, s);
+    if (allow_make(s->settings, &w->allow, why, sizeof(why)) != 0) {
+        cannot_serve(s, why);
+    }
     /* Handlers run in the main thread; in an epoll set that others share it
      * might not be the one that is woken. */
     w->signal_fd =
