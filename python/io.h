@@ -77,6 +77,7 @@ struct wsgi_outcome {
     bool broken;         /* begun but broken off: close without an end */
     bool peer_gone;      /* the peer went away first */
     bool failed;         /* the application raised or broke PEP 3333 */
+    bool no_memory;      /* by MemoryError */
     bool had_after_work; /* after_response callables were run */
     bool exit_worker;    /* SystemExit and the pool wants the worker gone */
 };

@@ -165,6 +165,7 @@ call_log_failure(struct call *c, const char *what)
     size_t len;
 
     c->outcome->failed = true;
+    c->outcome->no_memory = PyErr_ExceptionMatches(PyExc_MemoryError);
     if (PyErr_ExceptionMatches(PyExc_SystemExit) &&
         c->config->exit_on_system_exit) {
         c->outcome->exit_worker = true;

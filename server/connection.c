@@ -30,6 +30,11 @@
 /* Once our side is shut, input is dropped this long and this far (front ends
  * that write their whole body before they read need it); then we close. */
 enum { LINGER_MS = 30000, RETRY_MS = 10 };
+
+/* What a request without memory counts, against 1 of each that went well, and
+ * when the worker is given up: after 5 in a row, or when every second one
+ * fails. */
+enum { STARVED_EACH = 2, STARVED_MAX = 10 };
 #define LINGER_BYTES ((size_t)1 << 30)
 
 enum next {
@@ -247,6 +252,29 @@ note_access(const struct responder *r, const struct wsgi_outcome *outcome,
                      r->answered_ns != 0 ? r->answered_ns : clock_now_ns());
 }
 
+/* A request may want more memory than there is (a large upload); the next ones
+ * do not. When many of them do not get what they need, the worker has used up
+ * its limit (RLIMIT_AS, ulimit -v) and will not recover: another one is better
+ * off. */
+static void
+look_at_memory(struct worker *w, const struct wsgi_outcome *outcome)
+{
+    int starved = atomic_load_explicit(&w->starved, memory_order_relaxed);
+
+    if (!outcome->no_memory) {
+        if (starved > 0) {
+            atomic_fetch_sub(&w->starved, 1);
+        }
+        return;
+    }
+    starved = atomic_fetch_add(&w->starved, STARVED_EACH) + STARVED_EACH;
+    if (starved >= STARVED_MAX && starved - STARVED_EACH < STARVED_MAX) {
+        log_error("too many requests have ended with MemoryError: this worker "
+                  "ends, and a new one takes its place");
+        executor_stop(w);
+    }
+}
+
 /* Answer a request, on this thread. */
 static void
 answer_request(struct executor *x, struct connection *c,
@@ -280,6 +308,7 @@ answer_request(struct executor *x, struct connection *c,
     scoreboard_end(x->score, outcome->failed);
     reserve_leave(x);
     x->answered++;
+    look_at_memory(x->worker, outcome);
     if (outcome->exit_worker) {
         log_info("the application asked this worker to end (SystemExit)");
         executor_stop(x->worker);
