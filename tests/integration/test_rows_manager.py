@@ -21,7 +21,7 @@ from lib import fcgi, proc
 from lib import frontends as fe
 from lib import server as srv
 from lib.load import Direct, Http, Load, Wrong
-from lib.wait import FACTOR, TIMEOUT, holds_for, wait_for
+from lib.wait import FACTOR, LONG, TIMEOUT, holds_for, wait_for
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_R084_workers_that_are_killed_under_load(troubles):
         return isinstance(e, Wrong)
     s.server.errors_expected = True
     with Load(lambda: Direct(s.server.address), 4, bearable=cut) as load:
-        for n in range(30):
+        for n in range(1500 if LONG else 30):
             workers = wait_for(lambda: s.server.workers(), "a worker")
             try:
                 os.kill(workers[n * 7 % len(workers)], signal.SIGKILL)
@@ -369,6 +369,53 @@ def test_R086_stop_and_reload_in_any_order(versions_once):
         s.server.stop()
 
 
+# Liveness
+
+def test_R075_no_disk_decides_who_is_alive(versions, folder_of_logs):
+    """A file system that stands still (all that is written goes to a FIFO that
+    nobody reads): nobody is taken for dead, nobody is replaced, and no process
+    has a file open for writing beside the logs."""
+    log, access = folder_of_logs
+    s = versions(workers=2, log=log, access_log=access, request_timeout="60s",
+                 slow_request="10ms")
+    before = s.server.workers()
+
+    def writable(pid):
+        found = set()
+        for fd in os.listdir("/proc/%d/fd" % pid):
+            try:
+                path = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+                with open("/proc/%d/fdinfo/%s" % (pid, fd)) as f:
+                    flags = int(re.search(r"flags:\s+(\d+)", f.read())[1], 8)
+            except FileNotFoundError:
+                continue
+            if path.startswith("/") and flags & os.O_ACCMODE != os.O_RDONLY:
+                found.add(path.split(" ")[0])
+        return {p for p in found if not p.startswith(("/dev/", "/memfd:"))}
+    with Load(lambda: Direct(s.server.address), 2) as load:
+        load.wait(300)
+        holds_for(lambda: s.server.workers() == before, 1.5, "all live on")
+        load.wait(50)
+    for pid in before:
+        assert not writable(pid) - {log, access}
+    assert not {p for p in writable(s.server.pid) - {log, access}
+                if p != s.server.log.path}
+
+
+@pytest.fixture
+def folder_of_logs(tmp_path):
+    """Two FIFOs, open and never read."""
+    paths, fds = [], []
+    for name in ("log", "access"):
+        path = str(tmp_path / name)
+        os.mkfifo(path)
+        fds.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        paths.append(path)
+    yield paths
+    for fd in fds:
+        os.close(fd)
+
+
 # PID 1
 
 WRAPPER = """#!/bin/sh
@@ -404,6 +451,48 @@ def test_R076_as_process_1(troubles, tmp_path, monkeypatch):
 
 
 # Stopping
+
+def stop_later(versions_once, notes, **options):
+    """A server whose file says stop_delay."""
+    from lib.site import MANAGER, Site
+    path, conf = notes.dir + "/s", notes.dir + "/conf"
+    s = Site(None, notes)
+    s.put("version", "1")
+    with open(conf, "w") as f:
+        f.write("[forebay]\nstop_delay = %s\n[pool main]\napp = versions\n"
+                "chdir = %s\nlisten = %s\nworkers = 2\n" % (
+                    options["stop_delay"], MANAGER, path))
+    s.server = srv.Forebay(["serve", "-c", conf], env=notes.env(),
+                           address=path)
+    s.server.wait_ready()
+    return s
+
+
+def test_R089_traffic_that_goes_on_after_TERM(versions_once, notes):
+    """A balancer notices late: stop_delay accepts for a while, and then it
+    ends by itself."""
+    s = stop_later(versions_once, notes, stop_delay="1s")
+    try:
+        s.server.terminate()
+        s.server.log.wait(r"accepting for another 1 s \(stop_delay\)")
+        for _ in range(5):
+            assert s.ask()
+        assert s.server.wait_exit() == 0
+    finally:
+        s.server.close()
+
+
+def test_R089_a_second_TERM_hurries(versions_once, notes):
+    s = stop_later(versions_once, notes, stop_delay="600s")
+    try:
+        s.server.terminate()
+        s.server.log.wait("stop_delay")
+        assert s.ask()
+        s.server.terminate()
+        assert s.server.wait_exit() == 0
+    finally:
+        s.server.close()
+
 
 def test_R089_stop_under_load(troubles):
     """Who was accepted is answered: TERM cuts nobody off."""

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What broke in operation: rows R081, R116, R127 and R130 to R135 of the
-reports (R139 is in test_rows_embed.py)."""
+"""What broke in operation: rows R081, R116, R124, R125, R127 and R130 to R137
+of the reports. R061, R119 to R121 and R140 are in test_logs.py, R079 and R080 in
+test_upgrade.py, R089 in test_rows_manager.py, R115 in test_deadlines.py, R139 in
+test_rows_embed.py."""
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -12,7 +15,7 @@ import pytest
 
 from lib import fcgi, proc
 from lib import server as srv
-from lib.wait import holds_for, wait_for
+from lib.wait import TIMEOUT, holds_for, wait_for
 
 CHECKLIST = os.path.join(srv.APPS, "checklist")
 
@@ -356,3 +359,319 @@ def test_R135_errors_everywhere_leave_the_capacity(wire, query):
             peer.close()
     assert all(a.text == "hello" for a in parallel(16,
                                                    lambda n: wire("hello")))
+
+
+# A worker without memory
+
+def test_R135_a_worker_that_stays_without_memory(versions_once):
+    """Requests that fail one after the other for want of memory: another worker
+    takes its place. Those that succeed in between are a sign of health."""
+    s = versions_once("memory", workers=1)
+    first = s.ask("/pid")
+    for _ in range(3):
+        for _ in range(4):
+            assert s.server.request("/no_memory").status == 500
+        for _ in range(8):
+            assert s.ask("/pid") == first
+    for _ in range(5):
+        assert s.server.request("/no_memory").status == 500
+    s.server.expect_error("too many requests have ended with MemoryError")
+    wait_for(lambda: s.server.workers() not in ([], [first]), "another one")
+    assert s.ask("/pid") != first
+
+
+@pytest.mark.skipif(bool(srv.sanitized()), reason="needs address space itself")
+def test_R135_a_worker_that_has_used_up_its_limit(versions_once):
+    """RLIMIT_AS: it recovers by being replaced."""
+    limit = 1 << 30
+    s = versions_once("memory", workers=1, popen={
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS,
+                                                 (limit, limit))})
+    first = s.ask("/pid")
+    s.server.errors_expected = True
+
+    def another():
+        s.server.request("/fill")
+        answer = s.server.request("/pid")
+        return (answer.complete and answer.status == 200
+                and json.loads(answer.body) != first)
+    wait_for(another, "another one", 2 * TIMEOUT)
+
+
+# R124: where a socket can be
+
+def test_R124_a_path_that_is_too_long(fails):
+    """The sentence has the limit and the length; nothing is cut."""
+    path = "/tmp/" + "x" * 115
+    for command in ("serve", "check"):
+        code, log = fails("app:application", chdir=CHECKLIST, command=command,
+                          listen=path)
+        assert code == 78 and "107" in log and "120" in log, log
+    assert not [n for n in os.listdir("/tmp") if n.startswith("x" * 50)]
+
+
+def test_R124_a_folder_that_is_missing(fails, folder):
+    path = os.path.join(folder, "gone", "s")
+    code, log = fails("app:application", chdir=CHECKLIST, listen=path)
+    assert code == 69
+    assert os.path.dirname(path) in log and "RuntimeDirectory=" in log
+
+
+def test_R124_the_folder_goes_while_it_runs(serve, folder):
+    """The service's folder is removed and made again: a reload heals it."""
+    path = os.path.join(folder, "run", "s")
+    os.mkdir(os.path.dirname(path))
+    server = serve_at(serve, path)
+    assert hello(server)
+    os.unlink(path)
+    os.rmdir(os.path.dirname(path))
+    server.process.send_signal(signal.SIGHUP)
+    server.expect_error("reload refused.*does not exist")
+    os.mkdir(os.path.dirname(path))
+    server.process.send_signal(signal.SIGHUP)
+    server.log.wait(": ready", 2)
+    assert hello(server)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_R124_a_private_tmp(serve, folder):
+    """What no front end can see is said."""
+    private = os.path.join(folder, "systemd-private-test")
+    os.mkdir(private)
+    server = serve("app:application", chdir=CHECKLIST, address="/var/tmp/s",
+                   workers=1, prefix=[
+                       "unshare", "--mount", "sh", "-c",
+                       'mount --bind "$0" /var/tmp && exec "$@"', private])
+    server.log.wait(r"is private to this service \(PrivateTmp\)")
+    server.address = None
+    server.stop()
+
+
+# R125: who may connect
+
+def answered(address, source=None):
+    """Whether a request from this source is answered. Who may not is cut off
+    before anything was read."""
+    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+    with socket.socket(family) as s:
+        s.settimeout(TIMEOUT)
+        if source is not None:
+            s.bind((source, 0))
+        s.connect(address)
+        try:
+            s.sendall(fcgi.encode(fcgi.params_for("/", extra={
+                "TEST_CASE": "hello"})))
+            return b"hello" in s.recv(65536)
+        except ConnectionError:
+            return False
+
+
+@pytest.fixture
+def both():
+    """A socket that takes IPv4 as mapped addresses, and the addresses."""
+    with socket.socket(socket.AF_INET6) as s:
+        try:
+            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            s.bind(("::", 0))
+        except OSError:
+            pytest.skip("no IPv6")
+        s.listen(100)
+        port = s.getsockname()[1]
+        yield s, ("127.0.0.1", port), ("::1", port)
+
+
+def allowing(serve, shape, sock, **options):
+    return serve("app:application", chdir=CHECKLIST, address=None,
+                 listen="fd:%d" % sock.fileno(), popen={
+                     "pass_fds": [sock.fileno()]}, **shape.options(**options))
+
+
+@pytest.mark.parametrize("how", ["setting", "variable"])
+def test_R125_one_address(serve, shape, both, how):
+    """Through an IPv6 socket as well; another family is another peer."""
+    sock, v4, v6 = both
+    options = ({"allow": "127.0.0.1"} if how == "setting" else
+               {"env": {"FCGI_WEB_SERVER_ADDRS": "192.0.2.1, 127.0.0.1"}})
+    server = allowing(serve, shape, sock, **options)
+    for _ in range(3):
+        assert answered(v4)
+        assert not answered(v4, "127.0.0.2")
+        assert not answered(v6)
+    line = server.log.wait("refused: it is not among those that may connect")
+    assert "127.0.0.2" in line[0]
+    server.address = None
+
+
+def test_R125_networks_and_families(serve, epoll_shape, both):
+    sock, v4, v6 = both
+    server = allowing(serve, epoll_shape, sock,
+                      allow=["127.0.0.0/30", "::1", "2001:db8::/32"])
+    for source, may in (("127.0.0.1", True), ("127.0.0.3", True),
+                        ("127.0.0.4", False), ("127.9.9.9", False)):
+        assert answered(v4, source) is may
+    assert answered(v6)
+    server.address = None
+
+
+def test_R125_a_unix_socket_has_its_mode(serve, epoll_shape):
+    """Addresses are no concern of it."""
+    server = serve("app:application", chdir=CHECKLIST,
+                   **epoll_shape.options(allow="192.0.2.1"))
+    assert hello(server)
+
+
+@pytest.mark.parametrize("wrong", ["localhost", "10.0.0.1/8", "::1/200", "*"])
+def test_R125_what_is_no_address(fails, wrong):
+    """A list that cannot be meant lets nobody in by mistake."""
+    code, log = fails("app:application", chdir=CHECKLIST, allow=wrong)
+    assert code == 64 and wrong in log
+    code, log = fails("app:application", chdir=CHECKLIST, workers=1,
+                      env={"FCGI_WEB_SERVER_ADDRS": "127.0.0.1," + wrong})
+    assert code == 1 and wrong in log
+
+
+def test_R125_tcp_is_this_machine_only(serve):
+    """A port alone: the loopback addresses."""
+    port = srv.free_port()
+    server = serve("app:application", chdir=CHECKLIST, listen=":%d" % port,
+                   address=("127.0.0.1", port), workers=1)
+    assert hello(server)
+    line = server.log.find(": ready", 0)[0]
+    found = re.search(r" on (.*) \(template", line).group(1).split(", ")
+    assert set(found) <= {"127.0.0.1:%d" % port, "[::1]:%d" % port}
+
+
+# R136: the pid file
+
+@pytest.fixture
+def with_pidfile(serve, folder):
+    path = os.path.join(folder, "pid")
+
+    def start(**options):
+        conf = os.path.join(folder, "conf")
+        with open(conf, "w") as f:
+            f.write("[forebay]\npidfile = %s\n[pool a]\napp = app:application\n"
+                    "chdir = %s\nlisten = %s\nworkers = 1\n" % (
+                        path, CHECKLIST, os.path.join(folder, "s")) + "".join(
+                            "%s = %s\n" % item for item in options.items()))
+        server = srv.Forebay(["serve", "-c", conf])
+        started.append(server)
+        return server
+    started = []
+    yield path, start
+    for server in started:
+        if server.running():
+            server.stop()
+        server.close()
+
+
+def number(path):
+    try:
+        with open(path) as f:
+            return f.read()
+    except FileNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize("content", ["1\n", "4194303\n", "", "junk"])
+def test_R136_a_stale_file(with_pidfile, content):
+    """Of a process that is gone or is something else now: replaced, whole, once
+    it serves."""
+    path, start = with_pidfile
+    with open(path, "w") as f:
+        f.write(content)
+    server = start()
+    server.wait_ready()
+    wait_for(lambda: number(path) == "%d\n" % server.pid, "its number")
+    assert os.stat(path).st_mode & 0o022 == 0
+    server.stop()
+    assert number(path) is None
+
+
+def test_R136_not_before_it_serves(with_pidfile):
+    path, start = with_pidfile
+    server = start(app="no_such_module:x", max_start_failures=1)
+    server.errors_expected = True
+    code = server.wait_exit()
+    server.expect_exit = {code}
+    assert code != 0 and number(path) is None
+
+
+def test_R136_kill_and_upgrade(with_pidfile):
+    """kill -9 leaves it, the next start replaces it, USR2 changes it, and only
+    its owner removes it."""
+    path, start = with_pidfile
+    server = start()
+    wait_for(lambda: number(path) == "%d\n" % server.pid, "its number")
+    server.process.kill()
+    server.process.wait()
+    assert number(path) == "%d\n" % server.pid
+    server.close()
+    server = start()
+    wait_for(lambda: number(path) == "%d\n" % server.pid, "its number")
+    server.process.send_signal(signal.SIGUSR2)
+    new = wait_for(lambda: number(path) not in (None, "%d\n" % server.pid)
+                   and int(number(path)), "the number of the new one",
+                   2 * TIMEOUT)
+    server.process.wait()
+    assert number(path) == "%d\n" % new
+    os.kill(new, signal.SIGTERM)
+    wait_for(lambda: number(path) is None, "it is removed")
+    wait_for(lambda: not proc.alive(new), "the end of the new one")
+
+
+# R137: the configuration
+
+@pytest.mark.parametrize("command", ["serve", "check"])
+@pytest.mark.parametrize("line, says", [
+    ("max_reqests = 5", ["max_reqests", "max_requests"]),
+    ("thread = 4", ["thread", "threads"]),
+    ("workers = many", ["workers", "many"]),
+    ("workers = 2\nworkers = 3", ["workers is given twice", ":5 already"]),
+    ("header_timeout = 10x", ["header_timeout", "10x"]),
+    ("max_body_size = 10 parsecs", ["max_body_size"]),
+    ("preload = maybe", ["preload", "auto"]),
+    ("just words", ["="]),
+])
+def test_R137_a_slip_is_named(fails, folder, command, line, says):
+    """File, line and the nearest name; nothing is started."""
+    path = os.path.join(folder, "conf")
+    with open(path, "w") as f:
+        f.write("[pool a]\napp = app:application\nchdir = %s\nlisten = %s\n%s\n"
+                % (CHECKLIST, os.path.join(folder, "s"), line))
+    server = srv.Forebay([command, "-c", path])
+    try:
+        assert server.wait_exit() == 78
+        text = server.log.text()
+        where = "%s:%d: " % (path, 5 + line.count("\n"))
+        assert where in text and all(w in text for w in says), text
+        assert not os.path.exists(os.path.join(folder, "s"))
+    finally:
+        server.close()
+
+
+# Where there is no /proc, and names that are no text
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("preload", ["auto", "off"])
+def test_without_proc(serve, folder, preload):
+    """Bare chroots and containers: it serves."""
+    server = serve("leaves:application", address=os.path.join(folder, "s"),
+                   chdir=os.path.join(srv.APPS, "manager"), workers=1,
+                   preload=preload, env={"LEAVES": "nothing",
+                                         "FOREBAY_TEST_NOTES": folder},
+                   prefix=["unshare", "--mount", "sh", "-c",
+                           'umount -l /proc && exec "$0" "$@"'])
+    for _ in range(3):
+        assert server.request("/").status == 200
+
+
+def test_a_file_name_that_is_no_text(serve, epoll_shape, folder):
+    path = os.path.join(os.fsencode(folder), b"site\xff\xe9.py")
+    with open(path, "w") as f:
+        f.write("def application(environ, start_response):\n"
+                "    start_response('200 OK', [])\n"
+                "    return [__name__.encode()]\n")
+    server = serve(os.fsdecode(path), **epoll_shape.options())
+    answer = server.request("/")
+    assert (answer.status, answer.body) == (200, b"site__")

@@ -10,6 +10,9 @@ import time
 FACTOR = float(os.environ.get("FOREBAY_TEST_FACTOR", "1"))
 TIMEOUT = 15.0 * FACTOR
 
+# Hundreds of reloads and a minute of kills, instead of some: by hand.
+LONG = os.environ.get("FOREBAY_TEST_LONG", "0") not in ("", "0")
+
 _never = threading.Event()
 
 
