@@ -157,7 +157,7 @@ def lighttpd(name, setup, backends):
             'server.bind = "127.0.0.1"', "server.port = %d" % free_port(),
             "server.max-fds = 16384", "server.max-connections = 8192",
             "server.listen-backlog = 4096",
-            "server.max-keep-alive-requests = 1000000000",
+            "server.max-keep-alive-requests = 65535",
             'server.upload-dirs = ( "%s" )' % setup.folder]
     for label, backend in backends.items():
         port = free_port()

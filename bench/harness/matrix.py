@@ -32,9 +32,13 @@ class Path:
 
     def kind_text(self):
         """Without its shape."""
-        return "%s %s" % (
-            self.target.kind.name, {"none": "directly", "itself": "alone"}
-            .get(self.front, "behind " + self.front))
+        kind = self.target.kind
+        words = [kind.name]
+        if len(kind.protocols) > 1:
+            words.append({"fcgi": "FastCGI", "scgi": "SCGI"}[self.protocol])
+        words.append({"none": "directly", "itself": "alone"}
+                     .get(self.front, "behind " + self.front))
+        return " ".join(words)
 
     def text(self):
         """For a person."""

@@ -215,7 +215,9 @@ def test_scgi_has_no_kept_connections():
     assert {(p.front, p.keep) for p in scgi} == {
         ("none", False), ("nginx", True), ("nginx", False)}
     assert len(plan.targets) == 2       # one server for both protocols
-    assert any("no kept connections" in why for _, why in plan.left_out)
+    assert plan.left_out == [
+        ("forebay SCGI " + place, "its protocol has no kept connections")
+        for place in ("directly", "behind nginx-kept")]
 
 
 def test_peers_get_the_shapes_that_they_have():
