@@ -42,6 +42,10 @@ print(' '.join(' '.join([g(k) or '' for k in ('LIBS', 'SYSLIBS', 'MODLIBS')]).sp
     add_library(${target} INTERFACE)
     target_include_directories(${target} SYSTEM INTERFACE
         ${Python3_INCLUDE_DIRS})
+    # Debian's headers of a debug build are links, beside a pyconfig.h of their
+    # own, which gcc passes by when it follows them.
+    target_compile_options(${target} INTERFACE
+        $<$<C_COMPILER_ID:GNU>:-fno-canonical-system-headers>)
     if(FOREBAY_PYTHON_LINK STREQUAL "shared" OR
             (FOREBAY_PYTHON_LINK STREQUAL "auto" AND
              NOT EXISTS ${static_library}))
