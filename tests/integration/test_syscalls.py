@@ -195,7 +195,8 @@ def kept_file(server, count):
 
 def test_kept_file(serve, tmp_path):
     """No byte of a file comes into the worker: what it reads are requests."""
-    counts = traced(serve, tmp_path, kept_file)
+    counts = traced(serve, tmp_path, kept_file,
+                    env={"FOREBAY_TEST_NOTES": str(tmp_path)})
     assert counts.get("sendfile", 0) >= REQUESTS, counts
     assert per_request(counts, ("recvfrom", "recvmsg", "readv", "read")) <= (
         2 * REQUESTS + SLACK), counts
