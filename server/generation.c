@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * See generation.h.
+ * See generation.h. How its template is started is template_launch.c, what is
+ * said of a worker that has ended worker_end.c.
  */
 #include "server/generation.h"
 
@@ -10,36 +11,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "server/access_format.h"
 #include "server/access_relay.h"
 #include "server/channel.h"
-#include "server/executor_limits.h"
 #include "server/log.h"
 #include "server/log_relay.h"
 #include "server/log_sink.h"
 #include "server/scaling.h"
 #include "server/supervise.h"
-
-/* The descriptors of a template, as its arguments name them. */
-enum {
-    FD_CHANNEL = 3,
-    FD_SCOREBOARD,
-    FD_SETTINGS,
-    FD_QUEUE_IN,
-    FD_QUEUE_OUT,
-    FD_LISTEN
-};
+#include "server/template_launch.h"
+#include "server/worker_end.h"
 
 /* Workers that are ordered at once. */
 enum { ORDERS_MAX = 32 };
-
-/* Room behind the arguments for the title that ps shows. */
-#define TITLE_ROOM                                                             \
-    "----------------------------------------------------------------"
 
 static const char *
 name(const struct generation *g)
@@ -199,95 +185,6 @@ generation_scale(struct generation *g, unsigned workers, char *why, size_t size)
     return 0;
 }
 
-/* What its threads were doing, for the log. */
-static void
-tell_requests(struct generation *g, unsigned i)
-{
-    unsigned k = g->settings.threads;
-    char line[SCORE_LINE_MAX], text[4 * SCORE_LINE_MAX];
-
-    for (unsigned t = 0; t < k; t++) {
-        struct scoreboard_slot *s = &g->score.slot[i * k + t];
-
-        if (atomic_load(&s->begun_ns) != 0) {
-            scoreboard_line(s, line, sizeof(line));
-            log_error("pool %s: worker %d was running %s", name(g),
-                      g->slot[i].pid,
-                      log_escape(text, sizeof(text), line, strlen(line)));
-        }
-        atomic_store(&s->begun_ns, 0);
-        atomic_store(&s->state, SCORE_FREE);
-        atomic_store(&s->ordinary, 0);
-        atomic_store(&s->held, 0);
-    }
-}
-
-/* How many requests a worker that is gone has answered. What it has counted
- * goes into the pool's history. */
-static uint64_t
-answered(struct generation *g, unsigned i)
-{
-    unsigned k = g->settings.threads;
-    uint64_t sum = 0;
-
-    for (unsigned t = 0; t < k; t++) {
-        sum +=
-            scoreboard_take(&g->score.slot[i * k + t], &g->history->answered);
-    }
-    return sum;
-}
-
-static void
-count_end(struct generation *g, int status)
-{
-    if (g->stopping) {
-        return;
-    }
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        g->history->ended++;
-    } else {
-        g->history->crashed++;
-    }
-}
-
-static void
-tell_end(struct generation *g, unsigned i, int status, uint64_t delay)
-{
-    int pid = g->slot[i].pid;
-    char next[64] = "";
-
-    if (!g->stopping && g->slot[i].state != SLOT_RETIRING) {
-        snprintf(next, sizeof(next), "; another one starts%s",
-                 delay > 0 ? " after a pause" : "");
-    }
-    if (WIFSIGNALED(status) && next[0] == '\0' && g->settings.command != NULL &&
-        WTERMSIG(status) == SIGUSR1) {
-        log_debug("pool %s: program %d has ended: it does not handle SIGUSR1",
-                  name(g), pid);
-    } else if (WIFSIGNALED(status)) {
-        log_error("pool %s: worker %d was killed by signal %d (%s)%s%s",
-                  name(g), pid, WTERMSIG(status), strsignal(WTERMSIG(status)),
-                  WCOREDUMP(status) ? ", core dumped" : "", next);
-    } else if (WEXITSTATUS(status) != 0) {
-        log_error("pool %s: worker %d exited with code %d%s", name(g), pid,
-                  WEXITSTATUS(status), next);
-    } else if (!g->stopping) {
-        log_info("pool %s: worker %d has ended%s", name(g), pid, next);
-    } else {
-        log_debug("pool %s: worker %d has ended", name(g), pid);
-    }
-}
-
-/* Has it been of use? An external program counts no requests for us, but many
- * end in order after so many of them (PHP_FCGI_MAX_REQUESTS). */
-static uint64_t
-merits(struct generation *g, unsigned i, int status)
-{
-    return answered(g, i) + (g->settings.command != NULL &&
-                             g->slot[i].state == SLOT_READY &&
-                             WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
-
 static void
 worker_exited(struct generation *g, unsigned i, int status)
 {
@@ -296,11 +193,9 @@ worker_exited(struct generation *g, unsigned i, int status)
     bool served = slot->state == SLOT_READY || slot->state == SLOT_RETIRING;
     /* A start that fails slowly is a failed start. */
     uint64_t delay = backoff_after_end(&g->backoff, served ? lived : 0,
-                                       merits(g, i, status));
+                                       worker_end_merits(g, i, status));
 
-    count_end(g, status);
-    tell_end(g, i, status, delay);
-    tell_requests(g, i);
+    worker_end_tell(g, i, status, delay);
     *slot = (struct slot){ .state = SLOT_EMPTY };
     if (g->stopping) {
         return;
@@ -494,28 +389,6 @@ on_template_exit(uv_process_t *process, int64_t code, int signal)
 /* -- start ------------------------------------------------------------------
  */
 
-/* The settings as a file in memory. The descriptor, or -errno. */
-static int
-settings_memory(const struct pool_settings *s)
-{
-    int fd = memfd_create("forebay-settings", MFD_CLOEXEC);
-    int copy = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : -1;
-    FILE *out = copy >= 0 ? fdopen(copy, "w") : NULL;
-    int rc = -1;
-
-    if (out != NULL) {
-        rc = settings_write(s, out);
-        rc = fclose(out) == 0 ? rc : -1;
-    } else if (copy >= 0) {
-        close(copy);
-    }
-    if (rc != 0 && fd >= 0) {
-        close(fd);
-        return -ENOMEM;
-    }
-    return fd;
-}
-
 /* The files that this pool's settings name. access: the workers' end of the
  * access log's pipe, or -1. 0, or -1 with a sentence in why. */
 static int
@@ -558,79 +431,6 @@ release_logs(struct generation *g)
     g->sink = g->slow_sink = NULL;
 }
 
-struct spawn_args {
-    char text[9][512];
-    char *argv[13];
-    int args;
-    uv_stdio_container_t stdio[FD_LISTEN + EXECUTOR_MAX_LISTENERS + 1];
-    int count;
-};
-
-static void
-build_args(struct generation *g, const struct listener_set *listeners,
-           const int *queue, int channel, int settings, int log, int access,
-           struct spawn_args *a)
-{
-    size_t used = 0;
-    const int fds[] = { -1,          log,      log,      channel,
-                        g->score.fd, settings, queue[0], queue[1] };
-
-    a->count = FD_LISTEN;
-    for (int i = 0; i < FD_LISTEN; i++) {
-        a->stdio[i].flags = fds[i] < 0 ? UV_IGNORE : UV_INHERIT_FD;
-        a->stdio[i].data.fd = fds[i];
-    }
-    snprintf(a->text[0], sizeof(a->text[0]), "--channel=%d", FD_CHANNEL);
-    snprintf(a->text[1], sizeof(a->text[1]), "--scoreboard=%d", FD_SCOREBOARD);
-    snprintf(a->text[2], sizeof(a->text[2]), "--settings=%d", FD_SETTINGS);
-    snprintf(a->text[3], sizeof(a->text[3]), "--slots=%u", g->count);
-    used = (size_t)snprintf(a->text[4], sizeof(a->text[4]), "--listen=");
-    for (unsigned i = 0; i < listeners->count; i++) {
-        used += (size_t)snprintf(a->text[4] + used, sizeof(a->text[4]) - used,
-                                 "%s%d", i > 0 ? "," : "", a->count);
-        a->stdio[a->count].flags = UV_INHERIT_FD;
-        a->stdio[a->count].data.fd = listeners->item[i].fd;
-        a->count++;
-    }
-    snprintf(a->text[5], sizeof(a->text[5]), "--log-level=%d",
-             (int)log_get_level());
-    snprintf(a->text[6], sizeof(a->text[6]), "--queue-in=%d", FD_QUEUE_IN);
-    snprintf(a->text[7], sizeof(a->text[7]), "--queue-out=%d", FD_QUEUE_OUT);
-    a->args = 8;
-    if (access >= 0) {
-        snprintf(a->text[8], sizeof(a->text[8]), "--access=%d", a->count);
-        a->stdio[a->count].flags = UV_INHERIT_FD;
-        a->stdio[a->count].data.fd = access;
-        a->count++;
-        a->args++;
-    }
-}
-
-static int
-spawn_template(struct generation *g, const char *program, struct spawn_args *a)
-{
-    uv_process_options_t options = {
-        .exit_cb = on_template_exit,
-        .file = program,
-        .args = a->argv,
-        .stdio = a->stdio,
-        .stdio_count = a->count,
-    };
-    int n = 0;
-
-    a->argv[n++] = (char *)program;
-    if (g->settings.command != NULL) {
-        a->argv[n++] = (char *)"program-template";
-    }
-    for (int i = 0; i < a->args; i++) {
-        a->argv[n++] = a->text[i];
-    }
-    a->argv[n++] = (char *)TITLE_ROOM;
-    a->argv[n] = NULL;
-    g->process.data = g;
-    return uv_spawn(g->loop, &g->process, &options);
-}
-
 static void
 free_memory(struct generation *g)
 {
@@ -671,50 +471,6 @@ allocate(uv_loop_t *loop, const struct pool_settings *s,
 }
 
 static void
-close_all(int *fd, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (fd[i] >= 0) {
-            close(fd[i]);
-        }
-    }
-}
-
-/* The template's process and what connects it with this one. 0 or -errno. */
-static int
-start_template(struct generation *g, const struct listener_set *listeners,
-               const int *queue, const char *program, int access)
-{
-    struct spawn_args args;
-    int pair[2] = { -1, -1 }, log[2] = { -1, -1 };
-    int settings = settings_memory(&g->settings);
-    int rc = settings < 0 ? settings : channel_pair(pair);
-    int theirs[3];
-
-    if (rc == 0 && pipe2(log, O_CLOEXEC) != 0) {
-        rc = -errno;
-    }
-    if (rc == 0) {
-        g->log =
-            log_source_open(g->loop, log[0], name(g), g->sink, g->slow_sink);
-        build_args(g, listeners, queue, pair[1], settings, log[1], access,
-                   &args);
-        rc = spawn_template(g, program, &args);
-    }
-    theirs[0] = settings;
-    theirs[1] = pair[1];
-    theirs[2] = log[1];
-    close_all(theirs, 3);
-    if (rc != 0) {
-        close_all(pair, 1);
-        return rc;
-    }
-    g->channel = pair[0];
-    log_source_pid(g->log, g->process.pid);
-    return 0;
-}
-
-static void
 on_abandoned(uv_handle_t *handle)
 {
     free_memory(handle->data);
@@ -748,13 +504,16 @@ generation_start(uv_loop_t *loop, const struct pool_settings *s,
     }
     rc = open_logs(g, &access, why, size);
     if (rc == 0) {
-        rc = start_template(g, listeners, queue, program, access);
+        rc = template_launch(g, listeners, queue, program, access,
+                             on_template_exit);
         if (rc != 0) {
             snprintf(why, size, "cannot start %s: %s", program,
                      uv_strerror(rc));
         }
     }
-    close_all(&access, 1);
+    if (access >= 0) {
+        close(access);
+    }
     if (rc != 0) {
         abandon(g);
         return -1;
@@ -826,7 +585,7 @@ generation_free(struct generation *g)
 {
     /* Workers that outlive their template finish uncounted from here on. */
     for (unsigned i = 0; i < g->count; i++) {
-        answered(g, i);
+        worker_end_answered(g, i);
     }
     release_logs(g);
     g->open_handles = 5 + (int)g->supervision.polls;
