@@ -164,6 +164,8 @@ class Forebay:
         environ[name] = value
         environ.setdefault("ASAN_OPTIONS", os.environ["ASAN_OPTIONS"])
         environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+        if not clean_env:       # else files lie about in tests/apps
+            environ.setdefault("FOREBAY_TEST_NOTES", self.dir)
         environ.update(env or {})
         self.words = [*prefix, program()] + [str(w) for w in words]
         out = open(self.log.path, "wb") if stderr is None else stderr
