@@ -5,6 +5,7 @@ and R094 to R139 of the reports."""
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -126,6 +127,23 @@ def edit_cfg(venv, old, new):
 BAD_VENVS = ["missing", "no_cfg", "unreadable", "other_version", "no_home"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_R105_a_virtualenv_of_somebody_else(fails, shape):
+    """Readable by root, who reads it first, and not by the pool's user."""
+    folder = srv.temp_dir()
+    path = make_venv(os.path.join(folder, "v"))
+    os.chmod(path, 0o700)
+    try:
+        code, log = fails("app:application", chdir=CHECKLIST, user="nobody",
+                          virtualenv=path, **shape.options())
+    finally:
+        shutil.rmtree(folder)
+    assert code > 0
+    line = [x for x in log.splitlines() if srv.is_error(x) and path in x]
+    assert line and "nobody" in line[0], log
+    assert "Fatal Python error" not in log
+
+
 @pytest.mark.parametrize("kind", BAD_VENVS)
 def test_R105_a_wrong_virtualenv(fails, shape, tmp_path, kind):
     path = str(tmp_path / "v")
@@ -228,7 +246,6 @@ def test_R111_random_state(own, preload):
 def test_R112_import_paths(own, tmp_path, text, name):
     """Also with a blank in the folder's name; relative imports and pickles
     work, and nothing is imported twice."""
-    import shutil
     folder = str(tmp_path / "with blank")
     shutil.copytree(os.path.join(EMBED, "imports"), folder)
     server = own(text, chdir=folder)
