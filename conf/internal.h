@@ -80,7 +80,8 @@ int settings_give(struct pool_settings *s, const struct setting *row,
 /* A copy of value at the end. 0, or -1 out of memory. */
 int conf_list_append(struct conf_list *list, const char *value);
 
-/* For setting.check: NAME=VALUE; a path of a URL; a path of a file that begins
+/* For setting.check: NAME=VALUE; a path of a URL;
+ * /path=/target; a path of a file that begins
  * with a slash; one of row->choices; a size or "unlimited"; words. */
 int conf_check_env(const struct setting *row, const char *value,
                    struct conf_error *err);
@@ -88,6 +89,8 @@ int conf_check_url_path(const struct setting *row, const char *value,
                         struct conf_error *err);
 int conf_check_network(const struct setting *row, const char *value,
                        struct conf_error *err);
+int conf_check_map(const struct setting *row, const char *value,
+                   struct conf_error *err);
 int conf_check_absolute(const struct setting *row, const char *value,
                         struct conf_error *err);
 int conf_check_choice(const struct setting *row, const char *value,

@@ -218,6 +218,21 @@ conf_check_url_path(const struct setting *row, const char *value,
 }
 
 int
+conf_check_map(const struct setting *row, const char *value,
+               struct conf_error *err)
+{
+    const char *to = strchr(value, '=');
+
+    if (value[0] != '/' || to == NULL || to[1] != '/') {
+        return conf_fail(err,
+                         "%s: \"%s\" is not of the form /path=/target, two "
+                         "paths that begin with a slash",
+                         row->name, value);
+    }
+    return 0;
+}
+
+int
 conf_check_absolute(const struct setting *row, const char *value,
                     struct conf_error *err)
 {

@@ -19,6 +19,12 @@ enum conf_protocol { CONF_PROTO_AUTO, CONF_PROTO_FCGI, CONF_PROTO_SCGI };
 enum conf_preload { CONF_PRELOAD_AUTO, CONF_PRELOAD_ON, CONF_PRELOAD_OFF };
 enum conf_path_source { CONF_PATH_CGI, CONF_PATH_REQUEST_URI };
 enum conf_hop { CONF_HOP_REFUSE, CONF_HOP_DROP };
+enum conf_sendfile {
+    CONF_SENDFILE_OFF,
+    CONF_SENDFILE_ACCEL,
+    CONF_SENDFILE_X,
+    CONF_SENDFILE_LIGHTTPD,
+};
 enum conf_scaling {
     CONF_SCALING_STATIC,
     CONF_SCALING_DYNAMIC,
@@ -94,7 +100,9 @@ struct pool_settings {
     bool pass_http_proxy;
     bool redirect_authorization;
     enum conf_hop hop_by_hop;
-    bool fcgi_stderr;  /* wsgi.errors to the front end as well */
+    enum conf_sendfile sendfile_header;
+    struct conf_list sendfile_map; /* /path=/target */
+    bool fcgi_stderr;              /* wsgi.errors to the front end as well */
     char *status_path; /* NULL: not answered on the pool's sockets */
     char *ping_path;
 

@@ -259,6 +259,18 @@ finish_names(const struct pool_settings *s, struct conf_error *err)
                 s->server_name);
         }
     }
+    if (s->sendfile_header == CONF_SENDFILE_ACCEL &&
+        s->sendfile_map.count == 0) {
+        return conf_fail_about(err, "sendfile_header",
+                               "sendfile_header X-Accel-Redirect needs "
+                               "sendfile_map, which says by which location of "
+                               "nginx a file can be had");
+    }
+    if (s->sendfile_header == CONF_SENDFILE_OFF && s->sendfile_map.count > 0) {
+        return conf_fail_about(err, "sendfile_map",
+                               "sendfile_map says nothing without "
+                               "sendfile_header");
+    }
     if (s->status_path != NULL && s->ping_path != NULL &&
         strcmp(s->status_path, s->ping_path) == 0) {
         return conf_fail_about(err, "ping_path",

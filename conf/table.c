@@ -248,6 +248,23 @@ const struct setting settings_table[] = {
         "the header out with a warning.",
         .choices = "refuse|drop"),
 
+    ROW(sendfile_header, SETTING_CHOICE, "off",
+        "off|X-Accel-Redirect|X-Sendfile|X-LIGHTTPD-send-file",
+        "Let the front end send the files of wsgi.file_wrapper itself: instead "
+        "of the file the answer has this header with its path. "
+        "X-Accel-Redirect "
+        "for nginx, X-Sendfile for lighttpd and Apache with mod_xsendfile. "
+        "What "
+        "is not a whole file, or not below a path of sendfile_map, is sent as "
+        "without.",
+        .choices = "off|X-Accel-Redirect|X-Sendfile|X-LIGHTTPD-send-file"),
+    ROW(sendfile_map, SETTING_LIST, NULL, "PATH=TARGET",
+        "What the front end calls a directory: with /srv/files=/protected the "
+        "file /srv/files/a is /protected/a there, for nginx the name of an "
+        "internal location. Needed for X-Accel-Redirect; without it the others "
+        "are told the path itself. May be given several times.",
+        .check = conf_check_map),
+
     ROW(fcgi_stderr, SETTING_BOOL, "no", NULL,
         "Send what the application writes to wsgi.errors to the front end as "
         "well (FCGI_STDERR), for its error log."),

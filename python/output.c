@@ -11,6 +11,7 @@
 #include "protocol/response.h"
 #include "python/call.h"
 #include "python/errors.h"
+#include "python/offload.h"
 
 /* Chunks that are handed to the server at once. */
 enum { BATCH = 256 };
@@ -334,6 +335,33 @@ output_items(struct call *c, PyObject *sequence)
     return rc;
 }
 
+/* The front end sends the file: a whole one, in an ordinary answer. */
+static bool
+offloads(struct call *c, int fd, off_t offset, uint64_t len)
+{
+    const struct output *o = &c->out;
+
+    return c->config->sendfile_header != NULL && offset == 0 &&
+           o->status == 200 && !o->bodyless &&
+           (o->length < 0 || (uint64_t)o->length == len) &&
+           offload_file(c->config, &c->thread->head, fd, len);
+}
+
+static int
+send_offloaded(struct call *c)
+{
+    struct buf *head = &c->thread->head;
+    struct iovec iov;
+
+    c->out.length = 0;
+    if (seal(c, -1) < 0) {
+        return -1;
+    }
+    iov = (struct iovec){ head->data, head->len };
+    write_gil(c, &iov, 1, 0, true);
+    return 0;
+}
+
 static int
 file_inside(struct call *c, int fd, off_t offset, uint64_t len)
 {
@@ -351,6 +379,9 @@ file_inside(struct call *c, int fd, off_t offset, uint64_t len)
     }
     if (o->length >= 0 && len > (uint64_t)o->length - o->sent) {
         len = (uint64_t)o->length - o->sent; /* a range of the file */
+    }
+    if (!o->head_sent && offloads(c, fd, offset, len)) {
+        return send_offloaded(c);
     }
     if (!o->head_sent) {
         if (seal_whole(c, len) < 0) {

@@ -29,9 +29,11 @@ struct wsgi_config {
     const char *url_scheme;  /* "http" or "https" to force, or NULL */
     const char *server_name; /* used when the front end sends none */
     const char *server_port;
-    size_t max_response_headers; /* bytes */
-    uint64_t request_timeout_ms; /* 0: none; for forebay.deadline() */
-    unsigned learned_names;      /* limit of cached parameter names */
+    const char *sendfile_header;     /* NULL: files are sent by ourselves */
+    const char *const *sendfile_map; /* "/path=/target", NULL behind the last */
+    size_t max_response_headers;     /* bytes */
+    uint64_t request_timeout_ms;     /* 0: none; for forebay.deadline() */
+    unsigned learned_names;          /* limit of cached parameter names */
     int worker_id;
     _Atomic unsigned *advised; /* shared by all processes of the pool: a bit for
                                   each enum advice that was given; or NULL */

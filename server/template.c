@@ -61,6 +61,12 @@ shared_number(void)
 static void
 configure(struct python_template *t)
 {
+    static const char *const sendfile_headers[] = {
+        [CONF_SENDFILE_OFF] = NULL,
+        [CONF_SENDFILE_ACCEL] = "X-Accel-Redirect",
+        [CONF_SENDFILE_X] = "X-Sendfile",
+        [CONF_SENDFILE_LIGHTTPD] = "X-LIGHTTPD-send-file",
+    };
     const struct pool_settings *s = &t->settings;
 
     t->config = (struct wsgi_config){
@@ -78,6 +84,8 @@ configure(struct python_template *t)
                                                            : NULL,
         .server_name = s->server_name,
         .server_port = s->server_port,
+        .sendfile_header = sendfile_headers[s->sendfile_header],
+        .sendfile_map = (const char *const *)s->sendfile_map.item,
         .max_response_headers = s->max_response_headers,
         .request_timeout_ms = s->request_timeout,
         .learned_names = s->learned_names,

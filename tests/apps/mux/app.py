@@ -6,6 +6,7 @@ FOREBAY_TEST_NOTES, and waits for files there."""
 import hashlib
 import os
 import threading
+from urllib.parse import unquote
 
 import forebay
 
@@ -137,7 +138,21 @@ def after(environ, name):
 
 
 def file(environ, name):
-    return environ["wsgi.file_wrapper"](open(name, "rb"))
+    return environ["wsgi.file_wrapper"](open(unquote(name), "rb"))
+
+
+def file_rest(environ, name):
+    f = open(name, "rb")
+    f.read(3)
+    return environ["wsgi.file_wrapper"](f)
+
+
+def file_unnamed(environ, name):
+    import tempfile
+    f = tempfile.TemporaryFile()
+    f.write(b"unnamed")
+    f.seek(0)
+    return environ["wsgi.file_wrapper"](f)
 
 
 def application(environ, start_response):
