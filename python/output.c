@@ -425,7 +425,7 @@ static int
 end_inside(struct call *c)
 {
     struct output *o = &c->out;
-    struct iovec iov;
+    struct iovec iov = { NULL, 0 };
     int n = 0;
 
     if (o->done || o->error != 0) {

@@ -354,7 +354,7 @@ message_url(struct message *m, const char *url, const char *script_name,
 static int
 put_pairs(const struct message *m, struct buf *out)
 {
-    char length[4];
+    char length[4] = { 0 };
 
     for (unsigned i = 0; i < m->count; i++) {
         const struct message_param *p = &m->param[i];

@@ -285,7 +285,7 @@ status_table(const struct status *s, struct buf *out)
     char up[WORD_MAX];
     int rc;
 
-    rc = line(out, "forebay " FOREBAY_VERSION ": pid %d, up %s, %u pool%s%s",
+    rc = line(out, "forebay %s: pid %d, up %s, %u pool%s%s", FOREBAY_VERSION,
               getpid(), duration(s->now_ms - s->manager.started_ms, up),
               s->pools, plural(s->pools),
               s->manager.stopping ? ", stopping" : "");

@@ -38,10 +38,10 @@ def _copy(top, build):
                                    "_deps", "Testing", "__pycache__")
     for name in ("tests/apps", "conf"):
         shutil.copytree(os.path.join(top, name), os.path.join(path, name),
-                        ignore=leave)
+                        ignore=leave, symlinks=True)
     shutil.copytree(build, os.path.join(path, "build",
                                         os.path.basename(build)),
-                    ignore=leave)
+                    ignore=leave, symlinks=True)
     return path
 
 
