@@ -90,16 +90,18 @@ class Pools:
         self.folder = srv.temp_dir()
         self.made = {}
 
-    def get(self, mount):
-        if mount not in self.made:
-            path = os.path.join(self.folder, mount.strip("/") or "root")
+    def get(self, way):
+        mount = way.mount
+        key = mount, way.threads
+        if key not in self.made:
+            path = os.path.join(self.folder, "s%d" % len(self.made))
             port = srv.free_port()
             server = srv.start(
                 APP, address=path, socket_mode="0666", mount=mount or None,
-                listen=["unix:" + path, "127.0.0.1:%d" % port], workers=2)
-            self.made[mount] = server, {"/run/forebay/site.sock": path,
+                listen=["unix:" + path, "127.0.0.1:%d" % port], workers=2, threads=way.threads)
+            self.made[key] = server, {"/run/forebay/site.sock": path,
                                         "9000": str(port)}
-        return self.made[mount]
+        return self.made[key]
 
     def close(self):
         errors = []
@@ -127,7 +129,7 @@ class Running:
 
     def __init__(self, way, pools):
         self.way = way
-        self.server, backends = pools.get(way.mount)
+        self.server, backends = pools.get(way)
         self.server.begin_test()
         self.web = way(backends).start()
 

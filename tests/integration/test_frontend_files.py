@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 
 import pytest
@@ -26,7 +27,7 @@ def behind(serve, notes):
     """behind(FILE): (the front end with that file, the server or None)."""
     started = []
 
-    def start(file, **options):
+    def start(file, more="", **options):
         way = shipped.BY_FILE[file]
         why = way.why_not()
         if why:
@@ -39,8 +40,10 @@ def behind(serve, notes):
             server = serve(APP, address=path, socket_mode="0666",
                            listen=["unix:" + path, "127.0.0.1:%d" % port],
                            mount=way.mount or None, env=notes.env(),
-                           **dict({"workers": 2}, **options))
+                           **dict({"workers": 2, "threads": way.threads},
+                                  **options))
         web = way({"/run/forebay/site.sock": path, "9000": str(port)})
+        web.more_of_main += more
         started.append((web, folder))
         return web.start(), server
     yield start
@@ -296,6 +299,42 @@ def test_R091_what_is_started_ends_with_the_front_end(behind, file):
     assert spawned(web)
     web.stop()
     assert not spawned(web)
+
+
+@pytest.mark.parametrize("file,number", [
+    ("lighttpd/spawn.conf", signal.SIGUSR1),
+    ("lighttpd/spawn.conf", signal.SIGINT),
+    ("apache/fcgid.conf", signal.SIGUSR1),
+    ("apache/fcgid.conf", signal.SIGWINCH)],
+    ids=lambda v: getattr(v, "name", v))
+def test_R091_what_runs_is_finished(behind, notes, file, number):
+    """Graceful restart and graceful stop of the web server, in the middle of a
+    request: the client gets its answer, the old processes end."""
+    web, _ = behind(file)
+    connection = web.connect()
+    connection.request("GET", "/x?" + notes.dir, headers={"X-Do": "slow"})
+    notes.wait("slow")
+    old = spawned(web)
+    web.process.send_signal(number)
+    with open(os.path.join(notes.dir, "gate"), "w"):
+        pass
+    assert connection.getresponse().read() == b"firstsecond"
+    connection.close()
+    wait_for(lambda: not set(old) & set(spawned(web)), lambda: repr(
+        [proc.cmdline(p) for p in old if p in spawned(web)]), 2 * TIMEOUT)
+
+
+def test_R091_idle_processes_of_mod_fcgid_end(behind):
+    """FcgidIdleTimeout ends them by SIGTERM; the next request starts one."""
+    web, _ = behind("apache/fcgid.conf", more="""
+    FcgidIdleTimeout 1
+    FcgidIdleScanInterval 1
+    FcgidMinProcessesPerClass 0
+""")
+    assert web.request("/x")[0] == 200
+    wait_for(lambda: not spawned(web), lambda: repr(
+        [proc.cmdline(p) for p in spawned(web)]), 4 * TIMEOUT)
+    assert web.request("/x")[0] == 200
 
 
 def test_lighttpd_starts_four(behind):

@@ -41,9 +41,12 @@ def header(environ, start_response):
 
 def slow(environ, start_response):
     """A piece, and another one when the file is there."""
-    gate = os.path.join(os.environ["FOREBAY_TEST_NOTES"], "gate")
+    folder = environ["QUERY_STRING"] or os.environ["FOREBAY_TEST_NOTES"]
+    gate = os.path.join(folder, "gate")
     start_response("200 OK", [("Content-Type", "text/plain")])
     pause = threading.Event()
+    with open(os.path.join(folder, "slow"), "w") as f:
+        f.write("begun\n")
     yield b"first"
     while not os.path.exists(gate):
         pause.wait(0.01)

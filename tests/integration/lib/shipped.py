@@ -96,8 +96,11 @@ class Shipped(fe.FrontEnd):
 
     file = None         # below conf/frontends
     main = ""
+    more_of_main = ""   # for a test that wants more of the server
+    edits = ()          # (old text, new text) likewise, in the file
     modules = ()        # Apache's
     whole = False       # the whole path in SCRIPT_NAME
+    threads = None      # of a worker, instead of processes
 
     def __init__(self, backends):
         super().__init__(None)
@@ -114,6 +117,9 @@ class Shipped(fe.FrontEnd):
     def text(self):
         with open(os.path.join(FILES, self.file)) as f:
             text = f.read()
+        for old, new in self.edits:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
         changes = self.changes()
         assert set(changes) <= set(CHANGES)
         pattern = "|".join(re.escape(k) for k in sorted(
@@ -132,7 +138,7 @@ class Shipped(fe.FrontEnd):
         if self.spawns:
             self.script()
         with open(self.config, "w") as f:
-            f.write(self.main % self.values())
+            f.write(self.main % self.values() + self.more_of_main)
 
     def script(self):
         """/srv/site/app.fcgi, with the first line that the file tells."""
@@ -288,6 +294,7 @@ WAYS = [
     way(Haproxy, "haproxy/fastcgi.cfg", "haproxy"),
     way(Haproxy, "haproxy/fastcgi-tcp.cfg", "haproxy"),
     way(Haproxy, "haproxy/fastcgi-prefix.cfg", "haproxy", mount="/app"),
+    way(Haproxy, "haproxy/multiplexed.cfg", "haproxy", threads=8),
     way(Caddy, "caddy/Caddyfile", "caddy"),
     way(Caddy, "caddy/Caddyfile-tcp", "caddy"),
     way(Caddy, "caddy/Caddyfile-prefix", "caddy", mount="/app"),
