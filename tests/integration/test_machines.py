@@ -48,6 +48,7 @@ class Machines:
         server = srv.start(
             APP, address=(self.net.address[name], PORT),
             prefix=self.net.prefix(name), listen="0.0.0.0:%d" % PORT,
+            allow=self.net.address["front"],
             control=self.control(name), workers=2, name=name,
             env=dict(self.notes.env(), FOREBAY_TEST_HOST=name))
         self.servers[name] = server
