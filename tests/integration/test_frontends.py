@@ -14,7 +14,7 @@ import threading
 
 import pytest
 
-from lib import fcgi, proc
+from lib import fcgi, proc, shipped
 from lib import frontends as fe
 from lib import server as srv
 from lib.wait import FACTOR, wait_for
@@ -23,6 +23,7 @@ FRAMEWORKS = os.path.join(srv.APPS, "frameworks")
 NEEDS = {"plain": "wsgiref", "flask": "flask", "django": "django",
          "webpy": "web", "pyramid": "pyramid"}
 KINDS = ["unix", "tcp"]
+CONNECTING = fe.CONNECTING + shipped.ANY
 
 
 def name_of(kind):
@@ -188,7 +189,7 @@ def visit(front, name):
 
 @pytest.mark.parametrize("app", list(NEEDS))
 @pytest.mark.parametrize("address", KINDS)
-@pytest.mark.parametrize("kind", fe.CONNECTING, ids=name_of)
+@pytest.mark.parametrize("kind", CONNECTING, ids=name_of)
 def test_matrix(sites, front, kind, address, app):
     need(kind)
     need_framework(app)
@@ -207,7 +208,7 @@ def test_matrix_spawned(front, kind, app):
     visit(web, app)
 
 
-@pytest.mark.parametrize("kind", fe.CONNECTING, ids=name_of)
+@pytest.mark.parametrize("kind", CONNECTING, ids=name_of)
 def test_R064_validate_and_flags(site, front, kind):
     web = front(kind, site.addresses["unix"])
     found = json.loads(web.request("/environ?x=1")[2])
@@ -231,7 +232,7 @@ PATHS = [("/path/a%20b", b"a b"), ("/path/a+b", b"a+b"),
          ("/path/%C3%A5%C3%A4%C3%B6", "\xe5\xe4\xf6".encode())]
 
 
-@pytest.mark.parametrize("kind", fe.CONNECTING + [fe.ApacheMatch],
+@pytest.mark.parametrize("kind", CONNECTING + [fe.ApacheMatch],
                          ids=name_of)
 def test_R031_R032_paths_are_decoded_once(site, front, kind):
     web = front(kind, site.addresses["unix"])
@@ -241,7 +242,7 @@ def test_R031_R032_paths_are_decoded_once(site, front, kind):
 
 
 @pytest.mark.parametrize("kind", [
-    k for k in fe.CONNECTING if k.raw_slashes], ids=name_of)
+    k for k in CONNECTING if k.raw_slashes], ids=name_of)
 def test_R037_double_slash_stays(site, front, kind):
     web = front(kind, site.addresses["unix"])
     assert web.request("/path//x//y")[2] == b"/x//y"
@@ -297,7 +298,7 @@ def test_R035_mounted_below_app(mounted, front, kind, root_fix):
 # Bodies
 
 @pytest.mark.parametrize("kind", [
-    k for k in fe.CONNECTING if k.chunked], ids=name_of)
+    k for k in CONNECTING if k.chunked], ids=name_of)
 @pytest.mark.parametrize("app", ["plain", "flask"])
 def test_R041_chunked_uploads(sites, front, kind, app):
     if app != "plain" and kind not in (fe.NginxUnbuffered, fe.Apache):
@@ -320,7 +321,7 @@ def test_R041_chunked_uploads(sites, front, kind, app):
     site.server.audit_running()
 
 
-@pytest.mark.parametrize("kind", fe.CONNECTING + fe.SPAWNING, ids=name_of)
+@pytest.mark.parametrize("kind", CONNECTING + fe.SPAWNING, ids=name_of)
 @pytest.mark.parametrize("address", KINDS)
 def test_R024_upload_of_10_megabytes(sites, front, kind, address):
     site = sites("plain")
@@ -340,7 +341,7 @@ def test_R024_upload_of_10_megabytes(sites, front, kind, address):
 
 
 @pytest.mark.big
-@pytest.mark.parametrize("kind", fe.CONNECTING, ids=name_of)
+@pytest.mark.parametrize("kind", CONNECTING, ids=name_of)
 def test_upload_of_100_megabytes(site, front, kind):
     """SHA-256 in the application, flat memory in the workers."""
     web = front(kind, site.addresses["unix"])
@@ -397,7 +398,7 @@ def test_download_of_a_gigabyte(site, front, kind):
 @pytest.mark.parametrize("kind", [
     fe.Nginx, fe.NginxKept, fe.NginxUnbuffered, fe.NginxScgi, fe.Lighttpd,
     fe.LighttpdStreaming, fe.Apache, fe.ApacheReuse, fe.ApacheScgi,
-    fe.Haproxy], ids=name_of)
+    fe.Haproxy, *shipped.ANY], ids=name_of)
 def test_R005_answer_before_the_body_is_read(impatient, front, kind):
     site = impatient
     web = front(kind, site.addresses["tcp"])
@@ -444,7 +445,7 @@ def test_large_answers_while_the_body_is_not_read(impatient, front, kind):
 # Answers
 
 @pytest.mark.parametrize("kind", [
-    k for k in fe.CONNECTING if k.streams], ids=name_of)
+    k for k in CONNECTING if k.streams], ids=name_of)
 def test_each_piece_is_passed_on_at_once(site, front, kind):
     """G6 through a front end that does not hold answers back."""
     web = front(kind, site.addresses["unix"])
@@ -458,7 +459,7 @@ def test_each_piece_is_passed_on_at_once(site, front, kind):
     connection.close()
 
 
-@pytest.mark.parametrize("kind", fe.CONNECTING + fe.SPAWNING, ids=name_of)
+@pytest.mark.parametrize("kind", CONNECTING + fe.SPAWNING, ids=name_of)
 def test_R014_lines_in_the_error_log_do_not_spoil_bodies(sites, front, kind):
     site = sites("plain")
     site.server.begin_test()
@@ -504,7 +505,8 @@ def test_R015_60_kilobytes_of_cookies(site, front):
 
 @pytest.mark.parametrize("kind", [
     fe.Nginx, fe.NginxKept, fe.NginxScgi, fe.Lighttpd, fe.LighttpdStreaming,
-    fe.Apache, fe.ApacheReuse, fe.ApacheScgi, fe.Haproxy], ids=name_of)
+    fe.Apache, fe.ApacheReuse, fe.ApacheScgi, fe.Haproxy, *shipped.ANY],
+    ids=name_of)
 @pytest.mark.parametrize("how", ["raise", "die"])
 def test_R055_answers_that_break_off(site, front, kind, how):
     """Where the front end can tell, the client sees it; everywhere the next
@@ -534,7 +536,8 @@ def test_R055_answers_that_break_off(site, front, kind, how):
 
 @pytest.mark.parametrize("kind", [fe.NginxUnbuffered, fe.LighttpdStreaming,
                                   fe.ApacheFlush, fe.ApacheScgi,
-                                  fe.NginxScgi, fe.Haproxy], ids=name_of)
+                                  fe.NginxScgi, fe.Haproxy, *shipped.ANY],
+                         ids=name_of)
 def test_R059_clients_that_go_away(site, front, kind):
     """The generator ends, quietly, and no worker stays busy."""
     web = front(kind, site.addresses["unix"])
@@ -556,7 +559,8 @@ def test_R059_clients_that_go_away(site, front, kind):
 
 
 @pytest.mark.parametrize("kind", [fe.NginxUnbuffered, fe.Apache,
-                                  fe.LighttpdStreaming, fe.Haproxy],
+                                  fe.LighttpdStreaming, fe.Haproxy,
+                                  *shipped.ANY],
                          ids=name_of)
 def test_R020_slow_clients_do_not_stop_the_others(site, front, kind):
     """More slow uploads than workers and threads; the front end passes on
@@ -605,7 +609,7 @@ def ab(url, *words):
 
 @pytest.mark.parametrize("kind", [
     fe.Nginx, fe.NginxKept, fe.NginxScgi, fe.Lighttpd, fe.LighttpdScgi,
-    fe.ApacheReuse, fe.Haproxy], ids=name_of)
+    fe.ApacheReuse, fe.Haproxy, *shipped.ANY], ids=name_of)
 @pytest.mark.parametrize("keep", [False, True])
 def test_thousand_concurrent_connections(site, front, kind, keep):
     web = front(kind, site.addresses["unix"])
@@ -658,7 +662,7 @@ def test_R065_authorization_of_a_rewritten_request(front, enabled):
 
 
 @pytest.mark.parametrize("kind", [fe.Nginx, fe.Haproxy, fe.Lighttpd,
-                                  fe.Apache], ids=name_of)
+                                  fe.Apache, *shipped.ANY], ids=name_of)
 def test_R131_proxy_header(site, front, kind):
     web = front(kind, site.addresses["unix"])
     found = json.loads(web.request("/environ",

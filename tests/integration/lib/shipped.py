@@ -315,3 +315,30 @@ MACHINES = [
                  "lbmethod_bybusyness")),
 ]
 BY_FILE = {w.file: w for w in WAYS}
+
+
+# As kinds of test_frontends.py: the address decides which file it is.
+
+class _AnyAddress:
+    def __init__(self, address, **values):
+        self.file = self.files[not isinstance(address, str)]
+        super().__init__({"/run/forebay/site.sock": address}
+                         if isinstance(address, str)
+                         else {"9000": str(address[1])})
+        assert not values
+
+
+class AnyCaddy(_AnyAddress, Caddy):
+    files = ("caddy/Caddyfile", "caddy/Caddyfile-tcp")
+    streams = True
+    raw_slashes = True
+
+
+class AnyH2o(_AnyAddress, H2o):
+    """Connections are kept over TCP only (see the file)."""
+    files = ("h2o/h2o.conf", "h2o/h2o-tcp.conf")
+    streams = True
+    raw_slashes = True
+
+
+ANY = [AnyCaddy, AnyH2o]
