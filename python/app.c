@@ -548,6 +548,52 @@ check_signature(PyObject *inspect, PyObject *app, char *out, size_t size)
     return rc;
 }
 
+/* A plain Python function that takes so many positional arguments and is not
+ * async. */
+static bool
+is_plain_function(PyObject *o, int arguments)
+{
+    PyCodeObject *code_b;
+    PyObject *defaults_b;
+    Py_ssize_t optional;
+
+    if (!PyFunction_Check(o)) {
+        return false;
+    }
+    code_b = (PyCodeObject *)PyFunction_GET_CODE(o);
+    defaults_b = PyFunction_GET_DEFAULTS(o);
+    optional = defaults_b != NULL && PyTuple_Check(defaults_b)
+                   ? PyTuple_GET_SIZE(defaults_b)
+                   : 0;
+    return (code_b->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR)) == 0 &&
+           code_b->co_kwonlyargcount == 0 &&
+           code_b->co_argcount - optional <= arguments &&
+           (code_b->co_argcount >= arguments ||
+            (code_b->co_flags & CO_VARARGS) != 0);
+}
+
+/* Most applications are that, or objects with such a __call__: they can be seen
+ * to be right without importing inspect, which costs every worker 10 ms and
+ * more, and a megabyte. */
+static bool
+is_plainly_right(PyObject *app)
+{
+    PyObject *call;
+    bool right;
+
+    if (PyFunction_Check(app)) {
+        return is_plain_function(app, 2);
+    }
+    if (PyType_Check(app)) {
+        return false;
+    }
+    call = PyObject_GetAttrString((PyObject *)Py_TYPE(app), "__call__");
+    right = call != NULL && is_plain_function(call, 3);
+    PyErr_Clear();
+    Py_XDECREF(call);
+    return right;
+}
+
 static int
 check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
 {
@@ -561,6 +607,9 @@ check_app(const struct app_name *name, PyObject *app, char *why, size_t size)
                        "\"%s\" of module %s is of type %.100s, which cannot be "
                        "called",
                        shown, name->module, Py_TYPE(app)->tp_name);
+    }
+    if (is_plainly_right(app)) {
+        return 0;
     }
     inspect = PyImport_ImportModule("inspect");
     if (inspect == NULL) {
