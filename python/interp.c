@@ -323,6 +323,15 @@ interp_thread_attach_nogil(void)
     return 0;
 }
 
+int
+interp_before_threads(void)
+{
+    PyObject *module = PyImport_ImportModule("threading");
+
+    Py_XDECREF(module);
+    return module != NULL ? 0 : -1;
+}
+
 void
 interp_release(void)
 {

@@ -80,6 +80,11 @@ void interp_end(void);
  * main one first calls interp_thread_attach_nogil(), which leaves it holding
  * the GIL with a thread state of its own that lives as long as the thread. */
 int interp_thread_attach_nogil(void);
+
+/* Before there is another thread: the module threading takes whoever imports it
+ * first for the main thread (CPython < 3.13), and at the end waits for that one
+ * for ever. GIL held, main thread. 0, or -1 with an exception. */
+int interp_before_threads(void);
 void interp_release(void);       /* hold -> not hold; keeps the thread state */
 void interp_acquire_nogil(void); /* not hold -> hold */
 

@@ -248,6 +248,10 @@ thread_main(void *arg)
 static int
 start_threads(struct worker *w, PyObject *app)
 {
+    if (w->settings->threads > 1 && interp_before_threads() != 0) {
+        errors_log_exception("importing threading");
+        return ENOMEM;
+    }
     for (unsigned i = 1; i < w->settings->threads; i++) {
         struct thread_start *start = malloc(sizeof(*start));
         int rc;
