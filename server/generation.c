@@ -42,7 +42,11 @@ send_order(struct generation *g, enum channel_type type, int slot, int value,
     };
     int rc = g->ended ? 0 : channel_send(g->channel, &m, fd);
 
-    if (rc < 0) {
+    if (rc == -EPIPE || rc == -ECONNRESET) {
+        /* It has just ended; that is told when its process is reaped. */
+        log_debug("pool %s: template %d hears no orders any more", name(g),
+                  g->process.pid);
+    } else if (rc < 0) {
         log_error("pool %s: order %d to template %d: %s", name(g), type,
                   g->process.pid, strerror(-rc));
     }
