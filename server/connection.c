@@ -356,6 +356,9 @@ connection_run_stream(struct executor *x, struct stream *s)
     bool broken = false;
 
     if (s->state == STREAM_RUNNING && !mux_gave_up(x, s, false)) {
+        if (x->worker->reserve != NULL) {
+            reserve_enter(x, s->request); /* it counts, and does not wait */
+        }
         answer_request(x, s->c, s->request, s, &r, &outcome);
         broken = outcome.broken && !r.aborted;
     }

@@ -12,7 +12,8 @@
  * can take it: this one when a thread of it is idle and there is room again, or
  * through the hand-over queue (lookout.h). Only a request whose head came in
  * pieces, or whose body came late, has been read when it turns out that there
- * is no room: it waits for this worker.
+ * is no room: it waits for this worker. Requests that share a connection with
+ * others (mux.h) are counted and do not wait.
  *
  * Worker process; GIL not needed. Without the setting there is nothing of all
  * this: worker.reserve is NULL.
