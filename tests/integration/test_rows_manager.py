@@ -220,6 +220,19 @@ def test_R097_a_thread_that_is_no_daemon(troubles_once, threads):
     assert s.server.wait_exit() == 0
 
 
+def test_R097_threading_imported_by_a_request(serve):
+    """Whichever thread comes first is not taken for the main one, for which the
+    end of the worker would wait."""
+    server = serve("late_threading", mode="threaded", threads=4, workers=1,
+                   chdir=os.path.join(srv.APPS, "embed"))
+    found = {server.request("/").text for _ in range(40)}
+    assert found <= {"main", "other"}
+    with Load(lambda: Direct(server.address), 4) as load:
+        load.wait(40)
+    server.stop()
+    assert not server.log.find("waits for thread", 0)
+
+
 def test_R096_hooks_and_streams_at_the_end(troubles):
     """Every way out runs what was registered, once."""
     s = troubles(workers=2)
@@ -736,3 +749,47 @@ def test_R129_a_fixed_pool_answers_when_a_stream_ends(troubles_once, front):
     assert found
     peers.pop().close()
     client.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("preload", ["on", "off"])
+def test_R122_files_that_only_root_can_read(serve, notes, tmp_path, fails,
+                                            preload, what):
+    """The rights of the pool's user count, at the start and at a reload: a
+    sentence, and what serves goes on."""
+    from lib.site import Site
+    folder = srv.temp_dir()
+    path = os.path.join(folder, "shop.py")
+    closed = path if what == "file" else folder
+
+    def readable(yes):
+        os.chmod(path, 0o644)
+        os.chmod(folder, 0o755)
+        if not yes:
+            os.chmod(closed, 0o600 if what == "file" else 0o700)
+    with open(path, "w") as f:
+        f.write("def application(environ, start_response):\n"
+                "    start_response('200 OK', [])\n"
+                "    return [b'\"served\"']\n")
+    try:
+        readable(False)
+        code, log = fails(path, user="nobody", preload=preload,
+                          max_start_failures=1)
+        assert code == 1
+        assert path in log and "ermission denied" in log, log
+        readable(True)
+        s = Site(serve(path, user="nobody", preload=preload), notes)
+        assert s.ask() == "served"
+        readable(False)
+        s.hup()
+        s.server.expect_error("reload refused")
+        assert s.ask() == "served"
+        readable(True)
+        s.reload()
+        assert s.ask() == "served"
+        s.server.stop()
+    finally:
+        readable(True)
+        import shutil
+        shutil.rmtree(folder)
