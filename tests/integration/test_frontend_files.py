@@ -35,6 +35,11 @@ def behind(serve, notes):
         port = srv.free_port()
         folder = srv.temp_dir()
         path = os.path.join(folder, "s")
+        web = way({"/run/forebay/site.sock": path, "9000": str(port)})
+        web.more_of_main += more
+        started.append((web, folder))
+        options = {k: v(web) if callable(v) else v
+                   for k, v in options.items()}
         server = None
         if not way.spawns:
             server = serve(APP, address=path, socket_mode="0666",
@@ -42,9 +47,6 @@ def behind(serve, notes):
                            mount=way.mount or None, env=notes.env(),
                            **dict({"workers": 2, "threads": way.threads},
                                   **options))
-        web = way({"/run/forebay/site.sock": path, "9000": str(port)})
-        web.more_of_main += more
-        started.append((web, folder))
         return web.start(), server
     yield start
     for web, folder in started:
@@ -193,6 +195,31 @@ def test_R126_the_front_end_sends_the_file(behind, file):
     status, headers, body = web.request(query, "HEAD",
                                         headers={"X-Do": "header"})
     assert (status, body) == (200, b"")
+
+
+@pytest.mark.parametrize("file", sorted(SENDS))
+def test_R126_files_of_the_wrapper(behind, file):
+    """sendfile_header of the pool: what the application gives to
+    wsgi.file_wrapper the front end sends itself."""
+    name, pattern = SENDS[file]
+    more = {"sendfile_header": name}
+    if pattern:
+        more["sendfile_map"] = lambda web: "%s/private=/private" % web.folder
+    web, _ = behind(file, **more)
+    content = os.urandom(300_000)
+    path = os.path.join(web.folder, "private", "file.bin")
+    with open(path, "wb") as f:
+        f.write(content)
+    os.chmod(path, 0o644)
+    status, headers, body = web.request("/x?" + path,
+                                        headers={"X-Do": "file"})
+    assert (status, body) == (200, content), web.log()
+    assert headers["Content-Type"] == "text/x-own"
+    assert headers["Set-Cookie"] == "c=1"
+    assert headers[name] is None
+    status, _, body = web.request("/x?" + path, headers={
+        "X-Do": "file", "Range": "bytes=10-19"})
+    assert (status, body) == (206, content[10:20])
 
 
 @pytest.mark.parametrize("file", sorted(SENDS))
