@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -159,6 +160,33 @@ def test_connections_are_kept(behind, file):
     for _ in range(4):
         json.loads(web.request("/x")[2])
         assert sockets() - idle == kept
+
+
+def test_haproxy_puts_requests_on_one_connection(behind, notes):
+    """It has asked, and the threads of a worker run them at the same time."""
+    web, server = behind("haproxy/multiplexed.cfg", workers=1)
+    worker, = server.workers()
+
+    def sockets():
+        return {what for what in proc.fds(worker).values()
+                if what.startswith("socket:")}
+    idle = sockets()
+    results = []
+
+    def client():
+        results.append(web.request("/x", headers={"X-Do": "slow"})[2])
+    json.loads(web.request("/x")[2])
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for t in threads:
+        t.start()
+    notes.wait("slow", 4)
+    used = sockets() - idle
+    with open(os.path.join(notes.dir, "gate"), "w"):
+        pass
+    for t in threads:
+        t.join()
+    assert results == [b"firstsecond"] * 4
+    assert len(used) < 4
 
 
 # Files that the front end sends

@@ -45,7 +45,7 @@ def slow(environ, start_response):
     gate = os.path.join(folder, "gate")
     start_response("200 OK", [("Content-Type", "text/plain")])
     pause = threading.Event()
-    with open(os.path.join(folder, "slow"), "w") as f:
+    with open(os.path.join(folder, "slow"), "a") as f:
         f.write("begun\n")
     yield b"first"
     while not os.path.exists(gate):
