@@ -15,7 +15,12 @@
 
 enum conf_mode { CONF_PREFORK, CONF_THREADED };
 enum conf_engine { CONF_ENGINE_EPOLL, CONF_ENGINE_LIBFCGI };
-enum conf_protocol { CONF_PROTO_AUTO, CONF_PROTO_FCGI, CONF_PROTO_SCGI };
+enum conf_protocol {
+    CONF_PROTO_AUTO,
+    CONF_PROTO_FCGI,
+    CONF_PROTO_SCGI,
+    CONF_PROTO_UWSGI,
+};
 enum conf_preload { CONF_PRELOAD_AUTO, CONF_PRELOAD_ON, CONF_PRELOAD_OFF };
 enum conf_path_source { CONF_PATH_CGI, CONF_PATH_REQUEST_URI };
 enum conf_hop { CONF_HOP_REFUSE, CONF_HOP_DROP };

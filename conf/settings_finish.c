@@ -27,10 +27,13 @@ finish_threads(struct pool_settings *s, struct conf_error *err)
     if (!settings_is_given(s, "switch_interval")) {
         s->switch_interval_us = s->threads > 1 ? 1000 : 0;
     }
-    if (s->engine == CONF_ENGINE_LIBFCGI && s->protocol == CONF_PROTO_SCGI) {
+    if (s->engine == CONF_ENGINE_LIBFCGI &&
+        (s->protocol == CONF_PROTO_SCGI || s->protocol == CONF_PROTO_UWSGI)) {
         return conf_fail_about(err, "engine",
                                "engine libfcgi speaks FastCGI only; leave out "
-                               "protocol scgi, or use engine epoll");
+                               "protocol %s, or use engine epoll",
+                               s->protocol == CONF_PROTO_SCGI ? "scgi"
+                                                              : "uwsgi");
     }
     return 0;
 }

@@ -164,10 +164,11 @@ const struct setting settings_table[] = {
         "only), [v6]:port, fd:N or systemd[:name]. May be given several "
         "times.",
         .letter = 'l'),
-    ROW(protocol, SETTING_CHOICE, "auto", "auto|fcgi|scgi",
-        "What front ends speak. auto tells FastCGI from SCGI by the first "
-        "byte of each connection.",
-        .choices = "auto|fcgi|scgi"),
+    ROW(protocol, SETTING_CHOICE, "auto", "auto|fcgi|scgi|uwsgi",
+        "What front ends speak. auto tells FastCGI, SCGI and the uwsgi "
+        "protocol "
+        "apart by the first byte of each connection.",
+        .choices = "auto|fcgi|scgi|uwsgi"),
     ROW(allow, SETTING_LIST, NULL, "ADDRESS[/BITS]",
         "Peers that may connect over TCP, as an address or a network such as "
         "192.0.2.0/24; others are disconnected. Without it all that reach the "

@@ -13,6 +13,7 @@
 
 #include "protocol/fcgi.h"
 #include "protocol/scgi.h"
+#include "protocol/uwsgi.h"
 
 enum { GET_VALUES_MAX = 4096 };
 
@@ -150,21 +151,29 @@ decoder_looks_like(const char *data, size_t len)
             return openings[i].what;
         }
     }
-    return "neither FastCGI nor SCGI";
+    return "none of FastCGI, SCGI and uwsgi";
 }
 
 /* Look at the first byte of the connection. */
 static enum decode_event
 choose_kind(struct decoder *d, const char *data, size_t len)
 {
-    static const char *const sockets[] = { "a FastCGI/SCGI", "a FastCGI",
-                                           "an SCGI" };
-    bool fcgi = data[0] == FCGI_VERSION_1;
-    bool scgi = data[0] >= '0' && data[0] <= '9';
+    static const char *const sockets[] = { "a FastCGI/SCGI/uwsgi", "a FastCGI",
+                                           "an SCGI", "a uwsgi" };
+    enum decoder_kind kind = DECODER_AUTO;
 
-    if ((fcgi && d->kind != DECODER_SCGI) ||
-        (scgi && d->kind != DECODER_FCGI)) {
-        d->kind = fcgi ? DECODER_FCGI : DECODER_SCGI;
+    if (data[0] == FCGI_VERSION_1) {
+        kind = DECODER_FCGI;
+    } else if (data[0] >= '0' && data[0] <= '9') {
+        kind = DECODER_SCGI;
+    } else if (data[0] == 0) {
+        kind = DECODER_UWSGI;
+    }
+    /* On a socket for uwsgi alone the first byte is a modifier. */
+    if (d->kind == DECODER_UWSGI ||
+        (kind != DECODER_AUTO &&
+         (d->kind == kind || d->kind == DECODER_AUTO))) {
+        d->kind = d->kind == DECODER_AUTO ? kind : d->kind;
         d->started = true;
         return DECODE_MORE;
     }
@@ -188,8 +197,11 @@ decoder_feed(struct decoder *d, const char *data, size_t len, size_t *ret_used)
             return DECODE_BAD;
         }
     }
-    return d->kind == DECODER_FCGI ? fcgi_feed(d, data, len, ret_used)
-                                   : scgi_feed(d, data, len, ret_used);
+    if (d->kind == DECODER_FCGI) {
+        return fcgi_feed(d, data, len, ret_used);
+    }
+    return d->kind == DECODER_SCGI ? scgi_feed(d, data, len, ret_used)
+                                   : uwsgi_feed(d, data, len, ret_used);
 }
 
 struct request *
@@ -243,6 +255,8 @@ decoder_end(struct decoder *d, struct request *r)
     d->active--;
     if (d->kind == DECODER_SCGI) {
         scgi_ended(d);
+    } else if (d->kind == DECODER_UWSGI) {
+        uwsgi_ended(d);
     }
 }
 
@@ -255,7 +269,10 @@ decoder_is_idle(const struct decoder *d)
     if (!d->started) {
         return true;
     }
-    return d->kind == DECODER_FCGI ? d->fcgi.header_len == 0 : scgi_is_idle(d);
+    if (d->kind == DECODER_FCGI) {
+        return d->fcgi.header_len == 0;
+    }
+    return d->kind == DECODER_SCGI ? scgi_is_idle(d) : uwsgi_is_idle(d);
 }
 
 /* Bytes up to the end of the record (SCGI: of the connection's only body) that

@@ -9,15 +9,16 @@
  *         ... look at ev, d.req, d.data ...
  *     }
  *
- * FastCGI 1.0: protocol/fcgi.c; SCGI: protocol/scgi.c. With DECODER_AUTO the
- * first byte of the connection decides (1: FastCGI, a digit: SCGI).
+ * FastCGI 1.0: protocol/fcgi.c; SCGI: protocol/scgi.c; uwsgi: protocol/uwsgi.c.
+ * With DECODER_AUTO the first byte of the connection decides (1: FastCGI, a
+ * digit: SCGI, 0: uwsgi).
  */
 #ifndef FOREBAY_PROTOCOL_DECODER_H
 #define FOREBAY_PROTOCOL_DECODER_H
 
 #include "protocol/request.h"
 
-enum decoder_kind { DECODER_AUTO, DECODER_FCGI, DECODER_SCGI };
+enum decoder_kind { DECODER_AUTO, DECODER_FCGI, DECODER_SCGI, DECODER_UWSGI };
 
 enum decode_event {
     DECODE_MORE,     /* everything was taken; feed more when it is there */
@@ -44,7 +45,8 @@ enum decode_event {
 
 enum { DECODER_MAX_MPX = 64, DECODER_REPLY_MAX = 160, DECODER_WHY_MAX = 200 };
 
-/* Where a FastCGI or SCGI decoder stands between two feeds. */
+/* Where a FastCGI decoder, and one of SCGI or uwsgi, stands between two feeds.
+ */
 struct fcgi_state {
     unsigned char header[8]; /* of the current record, header_len bytes seen */
     unsigned char header_len;
@@ -62,6 +64,8 @@ struct scgi_state {
     uint32_t block_len; /* length of the header block */
     uint32_t block_seen;
     uint64_t body_left;
+    unsigned char head[4]; /* uwsgi: before the block */
+    unsigned char head_len;
 };
 
 struct decoder {
@@ -157,7 +161,7 @@ size_t decoder_expect(const struct decoder *d, const struct request *r,
 
 /* What the first bytes of a connection look like when they are neither: one
  * phrase for the log ("an HTTP request", "a TLS hello", "the uwsgi protocol",
- * "neither FastCGI nor SCGI"), or "FastCGI", "SCGI". Needs len >= 1. */
+ * "none of FastCGI, SCGI and uwsgi"), or "FastCGI", "SCGI". Needs len >= 1. */
 const char *decoder_looks_like(const char *data, size_t len);
 
 #endif

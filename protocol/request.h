@@ -17,7 +17,7 @@
 
 #include "protocol/buf.h"
 
-enum request_protocol { REQUEST_FCGI, REQUEST_SCGI };
+enum request_protocol { REQUEST_FCGI, REQUEST_SCGI, REQUEST_UWSGI };
 
 /* The numbers are those of the FastCGI specification, section 5.1. */
 enum request_role {

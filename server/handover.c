@@ -76,7 +76,7 @@ handover_receive(int queue, int *ret_fd, enum decoder_kind *ret_kind)
         memcpy(&fd, CMSG_DATA(c), sizeof(fd));
     }
     if (n != (ssize_t)sizeof(m) || (h.msg_flags & MSG_TRUNC) != 0 ||
-        m.version != VERSION || m.kind > DECODER_SCGI || fd < 0) {
+        m.version != VERSION || m.kind > DECODER_UWSGI || fd < 0) {
         if (fd >= 0) {
             close(fd);
         }

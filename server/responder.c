@@ -796,7 +796,7 @@ may_end(const struct responder *r)
     if (r->stream != NULL) {
         return !r->request->keep_conn || mux_body_done(r->stream);
     }
-    return r->request->protocol == REQUEST_SCGI || !r->request->keep_conn ||
+    return r->request->protocol != REQUEST_FCGI || !r->request->keep_conn ||
            r->request->body_done || r->request->role == REQUEST_AUTHORIZER;
 }
 
@@ -917,17 +917,36 @@ send_records(struct responder *r, struct buf *errors, const struct iovec *iov,
     return 0;
 }
 
+/* The beginning of a response: over uwsgi a line of HTTP, as uWSGI sends it, in
+ * place of Status. out has room for two; returns how many. */
+static int
+put_first(const struct responder *r, const struct iovec *in, struct iovec *out)
+{
+    static const char status[] = "Status: ", http[] = "HTTP/1.1 ";
+    size_t n = sizeof(status) - 1;
+
+    out[0] = *in;
+    if (r->request->protocol != REQUEST_UWSGI || r->begun || in->iov_len < n ||
+        memcmp(in->iov_base, status, n) != 0) {
+        return 1;
+    }
+    out[0] = (struct iovec){ (void *)http, sizeof(http) - 1 };
+    out[1] = (struct iovec){ (char *)in->iov_base + n, in->iov_len - n };
+    return 2;
+}
+
 static int
 send_plain(struct responder *r, const struct iovec *iov, int count)
 {
-    struct iovec copy[SEND_IOV];
+    struct iovec copy[SEND_IOV + 1];
 
     while (count > 0) {
         int n = count < SEND_IOV ? count : SEND_IOV;
+        int first = put_first(r, iov, copy);
         int rc;
 
-        memcpy(copy, iov, (size_t)n * sizeof(*copy));
-        rc = send_all(r, copy, n, 0);
+        memcpy(copy + first, iov + 1, (size_t)(n - 1) * sizeof(*copy));
+        rc = send_all(r, copy, n - 1 + first, 0);
         if (rc < 0) {
             return rc;
         }
@@ -1040,7 +1059,7 @@ write_all(struct responder *r, const struct iovec *iov, int count, bool last)
     if (r->error != 0 && r->error != -ETIMEDOUT) {
         return r->error == -ECONNRESET ? -EPIPE : r->error;
     }
-    if (r->request->protocol == REQUEST_SCGI) {
+    if (r->request->protocol != REQUEST_FCGI) {
         rc = send_plain(r, iov, count);
     } else {
         rc = write_records(r, iov, count, end);
@@ -1117,7 +1136,7 @@ send_file(struct responder *r, const struct iovec *head, int fd, off_t offset,
     while (rc == 0 && (at < end || extra > 0)) {
         uint64_t chunk = (uint64_t)(end - at);
         char record[FCGI_HEADER_LEN];
-        struct iovec iov[2];
+        struct iovec iov[3];
         int n = 0;
 
         if (fcgi && chunk > FILE_RECORD) {
@@ -1129,7 +1148,7 @@ send_file(struct responder *r, const struct iovec *head, int fd, off_t offset,
             iov[n++] = (struct iovec){ record, sizeof(record) };
         }
         if (extra > 0) {
-            iov[n++] = *head;
+            n += put_first(r, head, iov + n);
         }
         turn_begin(r);
         rc = send_all(r, iov, n, MSG_MORE);
@@ -1176,7 +1195,7 @@ is_connected(struct responder *r)
      * said all); none that speaks FastCGI does. */
     if (poll(&p, 1, 0) > 0) {
         return (p.revents & (POLLHUP | POLLERR)) == 0 &&
-               r->request->protocol == REQUEST_SCGI;
+               r->request->protocol != REQUEST_FCGI;
     }
     look(r);
     return r->error == 0;

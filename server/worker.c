@@ -273,7 +273,7 @@ static struct worker *
 new_worker(const struct worker_start *s)
 {
     static const enum decoder_kind kinds[] = { DECODER_AUTO, DECODER_FCGI,
-                                               DECODER_SCGI };
+                                               DECODER_SCGI, DECODER_UWSGI };
     const struct pool_settings *p = s->settings;
     struct request_limits limits = {
         .params_bytes = p->max_params_size,

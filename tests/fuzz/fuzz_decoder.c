@@ -103,9 +103,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *whole;
     int i;
 
-    plan.kind = (enum decoder_kind)(fuzz_byte(&in) % 3);
+    plan.kind = (enum decoder_kind)(fuzz_byte(&in) % 4);
     plan.limits = limits[fuzz_byte(&in) % 4];
-    plan.end_when = (enum end_when)(fuzz_byte(&in) % 3);
+    plan.end_when = (enum end_when)(fuzz_byte(&in) % 4);
     plan.seed = fuzz_byte(&in);
     plan.data = (const char *)in.data;
     plan.len = in.left;

@@ -634,7 +634,6 @@ def test_R029_invalid_status(wire, sent):
     (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", r"HTTP"),
     (b"POST /x HTTP/1.0\r\n\r\n", r"HTTP"),
     (TLS_HELLO, r"TLS"),
-    (b"\x00\x30\x00\x00" + b"\x0e\x00REQUEST_METHOD\x03\x00GET", r"uwsgi"),
     (b"\xff\xfe\xfd" * 20, r"(?i)neither|not understood|FastCGI"),
     (b"\x02\x01\x00\x01\x00\x08\x00\x00" + b"\0" * 8, r"(?i)FastCGI|neither"),
 ])

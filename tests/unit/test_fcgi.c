@@ -1044,26 +1044,27 @@ test_looks_like(void **state)
         const char *expected;
     } cases[] = {
         { DECODER_AUTO, "GET / HTTP/1.1\r\n", 16,
-          "an HTTP request on a FastCGI/SCGI socket (first byte 0x47)" },
+          "an HTTP request on a FastCGI/SCGI/uwsgi socket (first byte 0x47)" },
         { DECODER_FCGI, "POST / HTTP/1.1\r\n", 17,
           "an HTTP request on a FastCGI socket (first byte 0x50)" },
         { DECODER_SCGI, "OPTIONS * HTTP/1.1\r\n", 20,
           "an HTTP request on an SCGI socket (first byte 0x4f)" },
         { DECODER_AUTO, "\x16\x03\x01\x02\x00\x01", 6,
-          "a TLS hello on a FastCGI/SCGI socket (first byte 0x16)" },
-        { DECODER_AUTO, "\0\x10\x01\0", 4,
-          "the uwsgi protocol on a FastCGI/SCGI socket (first byte 0x00)" },
+          "a TLS hello on a FastCGI/SCGI/uwsgi socket (first byte 0x16)" },
+        { DECODER_FCGI, "\0\x10\x01\0", 4,
+          "the uwsgi protocol on a FastCGI socket (first byte 0x00)" },
         { DECODER_FCGI, "70:CONTENT_LENGTH", 17,
           "SCGI on a FastCGI socket (first byte 0x37)" },
         { DECODER_SCGI, "\1\1\0\1\0\10\0\0", 8,
           "FastCGI on an SCGI socket (first byte 0x01)" },
         { DECODER_AUTO, "\xff\xff", 2,
-          "neither FastCGI nor SCGI on a FastCGI/SCGI socket (first byte "
+          "none of FastCGI, SCGI and uwsgi on a FastCGI/SCGI/uwsgi socket "
+          "(first byte "
           "0xff)" },
         { DECODER_AUTO, "SSH-2.0-OpenSSH", 15,
-          "an SSH client on a FastCGI/SCGI socket (first byte 0x53)" },
+          "an SSH client on a FastCGI/SCGI/uwsgi socket (first byte 0x53)" },
         { DECODER_AUTO, "\r\n\r\n\0\r\nQUIT\n", 12,
-          "a PROXY protocol header on a FastCGI/SCGI socket (first byte "
+          "a PROXY protocol header on a FastCGI/SCGI/uwsgi socket (first byte "
           "0x0d)" },
     };
     size_t i;
@@ -1082,7 +1083,7 @@ test_looks_like(void **state)
     assert_string_equal(decoder_looks_like("PRI * HTTP/2.0", 14),
                         "an HTTP/2 connection");
     assert_string_equal(decoder_looks_like("Gopher", 6),
-                        "neither FastCGI nor SCGI");
+                        "none of FastCGI, SCGI and uwsgi");
 }
 
 /* decoder_direct(): which bytes may go past the decoder, and when. */

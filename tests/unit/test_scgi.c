@@ -214,7 +214,7 @@ test_netstring_bad(void **state)
                 "BAD the SCGI header block is announced with more than "
                 "16777216 bytes\n");
     check_bytes(&s, ":", 1,
-                "BAD this looks like neither FastCGI nor SCGI on an SCGI "
+                "BAD this looks like none of FastCGI, SCGI and uwsgi on an SCGI "
                 "socket (first byte 0x3a)\n");
 }
 
