@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """WSGI checklist B: the environ."""
 
+import json
+import os
 import re
 
 import pytest
 
 from lib import fcgi
+from lib import server as srv
 
 ABSENT = object()
 
@@ -184,7 +187,6 @@ def test_B11_repeated(app):
         ("DOCUMENT_ROOT", "/first"), ("DOCUMENT_ROOT", "/last"),
         ("QUERY_STRING", "first"), ("QUERY_STRING", "last"),
         ("SCRIPT_NAME", "/script"), ("SCRIPT_NAME", "")]
-    import json
     found = json.loads(fcgi.request(app.server.address, params).body)
     assert found["HTTP_X_MANY"] == "a, b, c, d"
     assert found["HTTP_COOKIE"] == "a=1; b=2"
@@ -239,7 +241,6 @@ def test_B15_setting(serve, shape, setting):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_B16_flags(serve, shape, workers):
-    import json
     server = serve_checklist(serve, shape, workers=workers)
     found = json.loads(server.request(extra={"TEST_CASE": "B16"}).body)
     assert found == [[True, shape.threaded], [True, workers > 1],
@@ -250,7 +251,6 @@ def test_B16_flags(serve, shape, workers):
                                            ("ondemand", 2), ("static", 2)])
 def test_B16_where_the_number_of_workers_changes(serve, shape, scaling, most):
     """One worker, and there may be more."""
-    import json
     server = serve_checklist(serve, shape, workers=1, scaling=scaling,
                              max_workers=most)
     found = json.loads(server.request(extra={"TEST_CASE": "B16"}).body)
@@ -278,8 +278,18 @@ def test_B19_own_keys(app):
                 "wsgi.input_terminated", "wsgi.file_wrapper"}
     dotted = {n for n in found if "." in n}
     assert standard <= dotted
-    for name in dotted - standard:
-        assert re.fullmatch(r"forebay\.[a-z_]+", name), name
+    with open(os.path.join(srv.TOP, "docs", "module.md")) as f:
+        page = f.read().partition("## In the environ")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"^\| `(forebay\.[a-z_]+)` \|", page,
+                                re.MULTILINE))
+    assert dotted - standard <= documented
+    for role, name in ((fcgi.AUTHORIZER, "authorizer"),
+                       (fcgi.FILTER, "filter")):
+        answer = fcgi.request(app.server.address, app.params(
+            "environ", extra={"FCGI_DATA_LENGTH": "0"}), role=role, data=b"")
+        found = json.loads(answer.body)
+        assert {n for n in found if "." in n} - standard == documented
+        assert found["forebay.role"] == name
 
 
 def test_B20_everything_else_passes(app):
@@ -332,7 +342,6 @@ def test_B23_any_bytes_in_names(app):
            (b"TEST\0NUL", b"v"), (b"HTTP_", b"v"), (b"HTTP_X.DOT", b"v"),
            (b"HTTP_X\nLF", b"v"), (b" ", b"blank"), (b"TEST_E", b"")]
     answer = fcgi.request(app.server.address, base + odd)
-    import json
     assert answer.status == 200
     found = json.loads(answer.body)
     assert "" not in found
@@ -365,14 +374,11 @@ def test_B24_wsgiref_validate(app):
 # Servers of their own
 
 def serve_checklist(serve, shape, **options):
-    import os
-    from lib import server as srv
     return serve("app:application", chdir=os.path.join(srv.APPS, "checklist"),
                  **shape.options(**options))
 
 
 def server_environ(server, extra=(), **how):
-    import json
     extra = dict(extra)
     extra["TEST_CASE"] = "environ"
     return json.loads(server.request(extra=extra, **how).body)
