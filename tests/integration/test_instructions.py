@@ -57,14 +57,17 @@ class Counted:
             prefix=["valgrind", "--tool=callgrind", "--trace-children=yes",
                     "--instr-atstart=no", "--quiet",
                     "--callgrind-out-file=%s/%%p" % self.dir], **options)
-        self.server.wait_ready(300)
-        template, = proc.children(self.server.pid)
-        self.worker, = proc.children(template)
         try:
+            self.server.wait_ready(300)
+            template, = proc.children(self.server.pid)
+            self.worker, = proc.children(template)
             self.control("-i", "off")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             self.close()
             pytest.skip("callgrind cannot be controlled here (ptrace?)")
+        except BaseException:
+            self.server.close()
+            raise
 
     def control(self, *words):
         subprocess.run(["callgrind_control", *words, str(self.worker)],
