@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * See responder.h. In three parts: input (body bytes out of x->read, or from
- * the socket), output (records, files), and the calls of the server.
+ * See responder.h. Sharing of the connection, output (records, files), and the
+ * calls of the server; input is responder_input.c.
  *
  * While an answer waits to be written the rest of the body is read on, since
  * some front ends write their whole request before they read a byte of the
  * answer: kept for the application up to a limit, dropped once it is done.
  */
-#include "server/responder.h"
+#include "server/responder_parts.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -27,28 +27,24 @@
 
 enum {
     TAIL_BYTES = FCGI_HEADER_LEN + sizeof(FCGI_EndRequestRecord),
-    KEEP_BYTES = 1024 * 1024, /* of a body, read while an answer is written */
-    DIRECT_BYTES = 1024,      /* reads from this size on go past x->read */
-    SCATTER_RECORDS = 8,      /* expected in one such read */
-    SCATTER_TAIL = 24,        /* behind the body: padding, the end of STDIN */
-    ERRORS_BYTES = 1 << 18,   /* FCGI_STDERR between two writes of an answer */
-    LOOK_MS = 200,            /* between two looks at a peer that we write to */
-    STALL_MS = 5000,          /* neither side moves: then the body gives way */
-    SEND_IOV = 64,            /* iovecs of one sendmsg */
-    SMALL_BYTES = 4096,       /* of an answer that is copied together */
+    ERRORS_BYTES = 1 << 18, /* FCGI_STDERR between two writes of an answer */
+    LOOK_MS = 200,          /* between two looks at a peer that we write to */
+    STALL_MS = 5000,        /* neither side moves: then the body gives way */
+    SEND_IOV = 64,          /* iovecs of one sendmsg */
+    SMALL_BYTES = 4096,     /* of an answer that is copied together */
     SMALL_PIECES = 8,
     FILE_RECORD = 15 * 4096, /* of a file: whole pages */
     SEND_BUFFER = 425984,    /* asked for; the kernel takes wmem_max at most */
 };
 
-static struct responder *
-of(struct wsgi_io *io)
+struct responder *
+responder_of(struct wsgi_io *io)
 {
     return (struct responder *)io;
 }
 
-static int
-fail(struct responder *r, int error)
+int
+responder_fail(struct responder *r, int error)
 {
     if (r->error == 0) {
         r->error = error;
@@ -64,13 +60,13 @@ fail(struct responder *r, int error)
  * is a stream of mux.h from then on.
  */
 
-static void
-enter(struct responder *r)
+void
+responder_enter(struct responder *r)
 {
     if (worker_is_forked_child()) {
         r->lends = r->lent = false; /* nothing of it is ours here */
         r->stream = NULL;
-        fail(r, -EPIPE);
+        responder_fail(r, -EPIPE);
     }
     if (!r->lent) {
         return;
@@ -85,8 +81,8 @@ enter(struct responder *r)
     }
 }
 
-static void
-leave(struct responder *r)
+void
+responder_leave(struct responder *r)
 {
     struct connection *c = r->c;
 
@@ -100,11 +96,8 @@ leave(struct responder *r)
     }
 }
 
-/* Bytes of another request were found while the connection is ours: share it,
- * within a record of ours and without. event: what the decoder has just
- * returned. */
-static void
-share(struct responder *r, bool event, enum decode_event which)
+void
+responder_share(struct responder *r, bool event, enum decode_event which)
 {
     struct executor *x = r->x;
     struct mux_start start = { .state = STREAM_RUNNING,
@@ -117,7 +110,7 @@ share(struct responder *r, bool event, enum decode_event which)
     r->stream = mux_share(x, r->c, &start, &ready);
     if (r->stream == NULL) {
         log_error("out of memory for a shared connection; it is closed");
-        fail(r, -ECONNRESET);
+        responder_fail(r, -ECONNRESET);
         return;
     }
     r->turn = r->sending;
@@ -167,10 +160,8 @@ turn_end(struct responder *r, int rc)
 /* -- waiting ----------------------------------------------------------------
  */
 
-/* Wait for events until timeout_ms have passed. The events that came, or
- * -ETIMEDOUT, or -EINTR with the main thread's signal handlers to be run. */
-static int
-wait_for(struct responder *r, short events, uint64_t timeout_ms)
+int
+responder_wait_for(struct responder *r, short events, uint64_t timeout_ms)
 {
     struct pollfd p = { .fd = r->c->fd, .events = events };
     int timeout = timeout_ms > INT32_MAX ? INT32_MAX : (int)timeout_ms;
@@ -183,448 +174,6 @@ wait_for(struct responder *r, short events, uint64_t timeout_ms)
         return -ETIMEDOUT;
     }
     return errno == EINTR ? -EINTR : -errno;
-}
-
-/* -- input ------------------------------------------------------------------
- */
-
-/* An event of the decoder that is no body byte. */
-static void
-other_event(struct responder *r, enum decode_event event)
-{
-    struct decoder *d = &r->c->decoder;
-
-    switch (event) {
-    case DECODE_ABORT:
-        if (d->req == r->request) {
-            r->aborted = !r->sending; /* within a record it cannot be ended */
-            fail(r, -ECONNRESET);
-        }
-        return;
-    case DECODE_REPLY:
-        /* Between two records of ours it may go out at once; within one
-         * (sending) the connection is given up: no front end does this. */
-        if (r->sending || send(r->c->fd, d->reply, d->reply_len,
-                               MSG_NOSIGNAL) != (ssize_t)d->reply_len) {
-            fail(r, -ECONNRESET);
-        }
-        return;
-    case DECODE_BAD:
-        log_warnx("connection closed within a request: %s", d->why);
-        fail(r, -ECONNRESET);
-        return;
-    default:
-        return;
-    }
-}
-
-/* An event of another request that the connection carries as well. */
-static bool
-is_of_another(const struct responder *r, enum decode_event event)
-{
-    return r->c->decoder.req != r->request &&
-           (event == DECODE_HEAD || event == DECODE_BODY ||
-            event == DECODE_BODY_END || event == DECODE_ABORT ||
-            event == DECODE_BUSY);
-}
-
-/* Make r->slice the next body bytes of x->read. False when there are none. What
- * stands behind the end of the body belongs to the next request and is left. */
-static bool
-next_slice(struct responder *r)
-{
-    struct executor *x = r->x;
-    struct decoder *d = &r->c->decoder;
-
-    while (r->stream == NULL && r->slice_len == 0 && !r->request->body_done &&
-           r->error == 0) {
-        size_t used;
-        enum decode_event event =
-            decoder_feed(d, x->read + x->pos, x->end - x->pos, &used);
-
-        x->pos += used;
-        if (event == DECODE_BODY && d->req == r->request) {
-            r->slice = d->data;
-            r->slice_len = r->discard ? 0 : d->data_len;
-        } else if (event == DECODE_MORE) {
-            return false;
-        } else if (r->lends && is_of_another(r, event)) {
-            share(r, true, event);
-            return false;
-        } else {
-            other_event(r, event);
-        }
-    }
-    return r->slice_len > 0;
-}
-
-static size_t
-ready(struct responder *r, const char **ret)
-{
-    struct request *q = r->request;
-
-    if (q->kept_used < q->kept.len) {
-        *ret = q->kept.data + q->kept_used;
-        return q->kept.len - q->kept_used;
-    }
-    if (r->stream == NULL && (r->slice_len > 0 || next_slice(r))) {
-        *ret = r->slice;
-        return r->slice_len;
-    }
-    if (r->stream != NULL && mux_read(r->x, r->stream, false) > 0) {
-        *ret = q->kept.data;
-        return q->kept.len;
-    }
-    return 0;
-}
-
-static size_t
-body_ready(struct wsgi_io *io, const char **ret)
-{
-    struct responder *r = of(io);
-    size_t n;
-
-    enter(r);
-    n = ready(r, ret);
-    leave(r);
-    return n;
-}
-
-static void
-take(struct responder *r, size_t n)
-{
-    struct request *q = r->request;
-
-    if (q->kept_used < q->kept.len) {
-        q->kept_used += n;
-        if (q->kept_used == q->kept.len) {
-            buf_clear(&q->kept);
-            q->kept_used = 0;
-        }
-        return;
-    }
-    if (r->stream != NULL) { /* it was shared since ready() */
-        if (mux_read(r->x, r->stream, false) > 0) {
-            q->kept_used = n;
-        }
-        return;
-    }
-    r->slice += n;
-    r->slice_len -= n;
-}
-
-static void
-body_take(struct wsgi_io *io, size_t n)
-{
-    struct responder *r = of(io);
-
-    enter(r);
-    take(r, n);
-    leave(r);
-}
-
-/* One read of body bytes straight into the application's memory. Behind the
- * rest of the current record more records of the same size are expected, the
- * last one with what is left: their headers are read into head, their contents
- * where they belong. Where the body ends a little more is read, so that its end
- * is known when the answer is written. */
-struct scatter {
-    struct iovec iov[2 * SCATTER_RECORDS + 2];
-    char head[SCATTER_RECORDS][FCGI_HEADER_LEN];
-    char expected[SCATTER_RECORDS][FCGI_HEADER_LEN];
-    char tail[SCATTER_TAIL];
-    size_t total;
-    int count; /* even ones are body, odd ones headers, or the tail */
-    int records;
-};
-
-static void
-scatter_add(struct scatter *s, void *data, size_t len)
-{
-    s->iov[s->count++] = (struct iovec){ data, len };
-    s->total += len;
-}
-
-/* The header and up to len bytes of one more record of at most record bytes. */
-static void
-scatter_record(struct scatter *s, const char *header, size_t record,
-               uint64_t left, char *out, size_t len)
-{
-    size_t content = record < left ? record : (size_t)left;
-    char *expected = s->expected[s->records];
-
-    memcpy(expected, header, FCGI_HEADER_LEN);
-    expected[4] = (char)(content >> 8);
-    expected[5] = (char)content;
-    scatter_add(s, s->head[s->records++], FCGI_HEADER_LEN);
-    scatter_add(s, out, len);
-}
-
-/* What was guessed wrongly has to fit into x->read. count stays 0 when nothing
- * can be read that way. */
-static void
-scatter_fill(struct scatter *s, const struct responder *r, char *out,
-             size_t len)
-{
-    char header[FCGI_HEADER_LEN];
-    size_t at = decoder_direct(&r->c->decoder, r->request);
-    size_t record = decoder_expect(&r->c->decoder, r->request, header);
-    size_t room = sizeof(r->x->read) - SCATTER_TAIL;
-    uint64_t left = UINT64_MAX;
-
-    if (r->request->content_length >= 0) {
-        left = (uint64_t)r->request->content_length - r->request->body_seen;
-    }
-    len = len < left ? len : (size_t)left;
-    at = at < len ? at : len;
-    if (at == 0 && record == 0) {
-        return;
-    }
-    scatter_add(s, out, at);
-    while (record > 0 && at < len && s->records < SCATTER_RECORDS) {
-        size_t n = record < len - at ? record : len - at;
-
-        if (n + FCGI_HEADER_LEN > room) {
-            return;
-        }
-        scatter_record(s, header, record, left - at, out + at, n);
-        room -= n + FCGI_HEADER_LEN;
-        at += n;
-    }
-    if (at == left) {
-        scatter_add(s, s->tail, sizeof(s->tail));
-    }
-}
-
-/* The guess was wrong from piece i on, or this is the tail: n bytes go to where
- * they would have been read without it. */
-static void
-scatter_undo(const struct scatter *s, struct executor *x, int i, size_t n)
-{
-    x->pos = x->end = 0;
-    for (; n > 0 && i < s->count; i++) {
-        size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
-
-        memcpy(x->read + x->end, s->iov[i].iov_base, part);
-        x->end += part;
-        n -= part;
-    }
-}
-
-/* Account for n bytes that were read. Returns how many body bytes are in the
- * application's memory, in one piece from its start. */
-static size_t
-scatter_take(const struct scatter *s, struct responder *r, size_t n)
-{
-    struct decoder *d = &r->c->decoder;
-    size_t body = 0, used;
-
-    for (int i = 0; n > 0 && i < s->count; i++) {
-        size_t part = n < s->iov[i].iov_len ? n : s->iov[i].iov_len;
-
-        if (i % 2 == 0) {
-            decoder_skip(d, r->request, part);
-            body += part;
-        } else if (i / 2 < s->records &&
-                   memcmp(s->head[i / 2], s->expected[i / 2], part) == 0) {
-            decoder_feed(d, s->iov[i].iov_base, part, &used);
-        } else {
-            scatter_undo(s, r->x, i, n);
-            break;
-        }
-        n -= part;
-    }
-    return body;
-}
-
-/* Read from the socket: body bytes into out where that is worth it, else
- * whatever comes into x->read, which is empty. > 0: body bytes in out; 0: look
- * at x->read; < 0: -EAGAIN, -EINTR, or the connection is over. */
-static ssize_t
-read_more(struct responder *r, char *out, size_t len)
-{
-    struct executor *x = r->x;
-    struct scatter s;
-    ssize_t n;
-
-    s.count = s.records = 0;
-    s.total = 0;
-
-    if (worker_is_forked_child()) {
-        return fail(r, -ECONNRESET);
-    }
-    x->pos = x->end = 0;
-    if (len >= DIRECT_BYTES && !r->discard) {
-        scatter_fill(&s, r, out, len);
-    }
-    if (s.count > 0) {
-        n = readv(r->c->fd, s.iov, s.count);
-        x->full = n == (ssize_t)s.total;
-    } else {
-        n = recv(r->c->fd, x->read, sizeof(x->read), 0);
-        x->full = n == (ssize_t)sizeof(x->read);
-    }
-    if (n < 0) {
-        return errno == EAGAIN || errno == EINTR ? -errno
-                                                 : fail(r, -ECONNRESET);
-    }
-    if (n == 0) {
-        r->eof = true;
-        return fail(r, -ECONNRESET);
-    }
-    if (s.count > 0) {
-        return (ssize_t)scatter_take(&s, r, (size_t)n);
-    }
-    x->end = (size_t)n;
-    return 0;
-}
-
-/* All bytes that the application may have of the body were handed out. */
-static bool
-body_at_end(const struct responder *r)
-{
-    const struct request *q = r->request;
-
-    return q->content_length >= 0 &&
-           q->body_seen >= (uint64_t)q->content_length;
-}
-
-static ssize_t
-body_end(struct responder *r)
-{
-    const struct request *q = r->request;
-
-    if (q->refuse_status == 413) {
-        return -EFBIG;
-    }
-    if (q->content_length > 0 && q->body_seen < (uint64_t)q->content_length) {
-        log_info("the front end ended a request body at %llu of %lld bytes",
-                 (unsigned long long)q->body_seen,
-                 (long long)q->content_length);
-        return fail(r, -ECONNRESET);
-    }
-    return 0;
-}
-
-/* The same of a shared connection. */
-static ssize_t
-stream_end(struct responder *r)
-{
-    ssize_t rc;
-
-    pthread_mutex_lock(&r->c->lock);
-    rc = body_end(r);
-    pthread_mutex_unlock(&r->c->lock);
-    return rc;
-}
-
-/* As read_body(), of a shared connection. > 0: look at ready(). */
-static ssize_t
-read_stream(struct responder *r)
-{
-    int rc;
-
-    if (worker_is_forked_child()) {
-        return fail(r, -ECONNRESET);
-    }
-    scoreboard_set(r->x->score, SCORE_READING);
-    rc = mux_read(r->x, r->stream, true);
-    scoreboard_set(r->x->score, SCORE_RUNNING);
-    if (rc == -ECONNRESET && mux_is_aborted(r->stream)) {
-        r->aborted = true;
-    }
-    return rc < 0 && rc != -EINTR ? fail(r, rc) : rc;
-}
-
-static ssize_t
-read_body(struct responder *r, char *out, size_t len)
-{
-    for (;;) {
-        const char *bytes;
-        size_t n = ready(r, &bytes);
-        ssize_t rc;
-
-        if (n > 0) {
-            n = n < len ? n : len;
-            memcpy(out, bytes, n);
-            take(r, n);
-            return (ssize_t)n;
-        }
-        if (r->error != 0) {
-            return r->error;
-        }
-        if (r->dropped) {
-            return -ENOBUFS;
-        }
-        if (r->stream != NULL) {
-            rc = read_stream(r);
-            if (rc <= 0) {
-                return rc < 0 ? rc : stream_end(r);
-            }
-            continue;
-        }
-        if (r->request->body_done || body_at_end(r) ||
-            r->request->refuse_status == 413) {
-            return body_end(r);
-        }
-        rc = read_more(r, out, len);
-        if (rc > 0) {
-            return rc;
-        }
-        if (rc == -EAGAIN) {
-            scoreboard_set(r->x->score, SCORE_READING);
-            rc = wait_for(r, POLLIN, r->x->worker->settings->body_timeout);
-            scoreboard_set(r->x->score, SCORE_RUNNING);
-        }
-        if (rc < 0) {
-            return rc == -ETIMEDOUT ? fail(r, -ETIMEDOUT) : rc;
-        }
-    }
-}
-
-static ssize_t
-body_read_nogil(struct wsgi_io *io, char *out, size_t len)
-{
-    struct responder *r = of(io);
-    ssize_t n;
-
-    enter(r);
-    n = read_body(r, out, len);
-    leave(r);
-    return n;
-}
-
-/* Empty x->read: its body bytes are kept or dropped. False when they cannot be
- * kept because the limit is reached. */
-static bool
-stash(struct responder *r)
-{
-    struct request *q = r->request;
-
-    while (r->slice_len > 0 || next_slice(r)) {
-        if (!r->discard &&
-            (q->kept.len - q->kept_used + r->slice_len > KEEP_BYTES ||
-             buf_append(&q->kept, r->slice, r->slice_len) != 0)) {
-            return false;
-        }
-        r->slice_len = 0;
-    }
-    return true;
-}
-
-/* Once the application is done with the body: it is dropped as it comes. */
-static void
-discard_body(struct responder *r)
-{
-    r->discard = true;
-    if (r->stream != NULL) {
-        mux_discard(r->x, r->stream);
-        return;
-    }
-    r->slice_len = 0;
-    buf_clear(&r->request->kept);
-    r->request->kept_used = 0;
-    next_slice(r);
 }
 
 /* -- output -----------------------------------------------------------------
@@ -667,14 +216,14 @@ wait_shared(struct responder *r)
             interp_check_signals_nogil();
         }
     } while (rc == -EINTR);
-    return rc < 0 ? fail(r, rc) : 0;
+    return rc < 0 ? responder_fail(r, rc) : 0;
 }
 
 static bool
 may_read_on(struct responder *r)
 {
-    return !r->eof && !r->request->body_done && stash(r) && r->stream == NULL &&
-           !r->request->body_done && r->error == 0;
+    return !r->eof && !r->request->body_done && responder_stash(r) &&
+           r->stream == NULL && !r->request->body_done && r->error == 0;
 }
 
 /* The socket is full. Wait for room, and meanwhile read the body on. */
@@ -695,9 +244,10 @@ wait_writable(struct responder *r)
         if (r->error != 0 && r->error != -ETIMEDOUT) {
             return r->error;
         }
-        rc = wait_for(r, looks ? POLLIN | POLLOUT : POLLOUT,
-                      r->slice_len > 0 ? stall_ms(r)
-                                       : x->worker->settings->write_timeout);
+        rc = responder_wait_for(r, looks ? POLLIN | POLLOUT : POLLOUT,
+                                r->slice_len > 0
+                                    ? stall_ms(r)
+                                    : x->worker->settings->write_timeout);
         if (rc == -ETIMEDOUT && r->slice_len > 0) {
             drop_rest(r);
             continue;
@@ -709,16 +259,17 @@ wait_writable(struct responder *r)
             continue;
         }
         if (rc < 0) {
-            return fail(r, rc);
+            return responder_fail(r, rc);
         }
         if (rc & (POLLOUT | POLLERR | POLLHUP)) {
             return 0;
         }
         if (!readable) {
-            share(r, false, DECODE_MORE); /* others need not wait for us */
+            /* Others need not wait for us. */
+            responder_share(r, false, DECODE_MORE);
             continue;
         }
-        rc = (int)read_more(r, NULL, 0);
+        rc = (int)responder_read_more(r, NULL, 0);
         if (rc < 0 && rc != -EAGAIN && rc != -EINTR) {
             return rc;
         }
@@ -751,7 +302,7 @@ static int
 send_all(struct responder *r, struct iovec *iov, int count, int flags)
 {
     /* In a forked child the descriptor is closed, and may be another file. */
-    int rc = worker_is_forked_child() ? fail(r, -EPIPE) : 0;
+    int rc = worker_is_forked_child() ? responder_fail(r, -EPIPE) : 0;
 
     r->sending = true;
     while (count > 0 && rc == 0) {
@@ -769,7 +320,7 @@ send_all(struct responder *r, struct iovec *iov, int count, int flags)
                 rc = wait_writable(r);
                 scoreboard_set(r->x->score, SCORE_RUNNING);
             } else if (errno != EINTR) {
-                rc = fail(r, -EPIPE);
+                rc = responder_fail(r, -EPIPE);
             }
             continue;
         }
@@ -969,7 +520,7 @@ look(struct responder *r)
     if (r->stream != NULL) {
         if (mux_gave_up(r->x, r->stream, false)) {
             r->aborted = mux_is_aborted(r->stream);
-            fail(r, -EPIPE);
+            responder_fail(r, -EPIPE);
         }
         return;
     }
@@ -982,7 +533,7 @@ look(struct responder *r)
     if (n == (ssize_t)sizeof(head) && head[1] == FCGI_ABORT_REQUEST &&
         (head[2] << 8 | head[3]) == r->request->id) {
         r->aborted = true;
-        fail(r, -EPIPE);
+        responder_fail(r, -EPIPE);
     }
 }
 
@@ -996,7 +547,7 @@ responder_init_errors(struct buf *errors)
 static void
 error_text(struct wsgi_io *io, const char *text, size_t len)
 {
-    struct responder *r = of(io);
+    struct responder *r = responder_of(io);
     struct buf *errors = &r->x->errors;
 
     pthread_mutex_lock(&r->x->errors_lock);
@@ -1053,7 +604,7 @@ write_all(struct responder *r, const struct iovec *iov, int count, bool last)
         look(r);
     }
     if (last) {
-        discard_body(r);
+        responder_discard_body(r);
         end = may_end(r);
     }
     if (r->error != 0 && r->error != -ETIMEDOUT) {
@@ -1077,12 +628,12 @@ write_all(struct responder *r, const struct iovec *iov, int count, bool last)
 static int
 write_nogil(struct wsgi_io *io, const struct iovec *iov, int count, bool last)
 {
-    struct responder *r = of(io);
+    struct responder *r = responder_of(io);
     int rc;
 
-    enter(r);
+    responder_enter(r);
     rc = write_all(r, iov, count, last);
-    leave(r);
+    responder_leave(r);
     return rc;
 }
 
@@ -1098,7 +649,7 @@ send_file_bytes(struct responder *r, int fd, off_t *offset, uint64_t len)
         if (n > 0) {
             len -= (uint64_t)n;
         } else if (n == 0) {
-            return fail(r, -EIO);
+            return responder_fail(r, -EIO);
         } else if (errno == EAGAIN) {
             if (widen(r)) {
                 continue;
@@ -1110,7 +661,7 @@ send_file_bytes(struct responder *r, int fd, off_t *offset, uint64_t len)
                 return rc;
             }
         } else if (errno != EINTR) {
-            return fail(r, errno == EIO ? -EIO : -EPIPE);
+            return responder_fail(r, errno == EIO ? -EIO : -EPIPE);
         }
     }
     return 0;
@@ -1127,7 +678,7 @@ send_file(struct responder *r, const struct iovec *head, int fd, off_t offset,
     int rc = r->error == -ECONNRESET ? -EPIPE : r->error;
 
     if (last) {
-        discard_body(r);
+        responder_discard_body(r);
     }
     if (extra > FCGI_CONTENT_MAX - FILE_RECORD) {
         rc = write_all(r, head, 1, false);
@@ -1168,12 +719,12 @@ static int64_t
 sendfile_nogil(struct wsgi_io *io, const struct iovec *head, int fd,
                off_t offset, uint64_t len, bool last)
 {
-    struct responder *r = of(io);
+    struct responder *r = responder_of(io);
     int64_t rc;
 
-    enter(r);
+    responder_enter(r);
     rc = send_file(r, head, fd, offset, len, last);
-    leave(r);
+    responder_leave(r);
     return rc;
 }
 
@@ -1204,12 +755,12 @@ is_connected(struct responder *r)
 static bool
 connected(struct wsgi_io *io)
 {
-    struct responder *r = of(io);
+    struct responder *r = responder_of(io);
     bool yes;
 
-    enter(r);
+    responder_enter(r);
     yes = is_connected(r);
-    leave(r);
+    responder_leave(r);
     return yes;
 }
 
@@ -1230,9 +781,9 @@ end_stream(struct responder *r)
 static void
 response_over_nogil(struct wsgi_io *io)
 {
-    struct responder *r = of(io);
+    struct responder *r = responder_of(io);
 
-    enter(r);
+    responder_enter(r);
     r->lends = false;
     if (r->stream != NULL) {
         end_stream(r);
@@ -1248,8 +799,8 @@ response_over_nogil(struct wsgi_io *io)
 }
 
 #define OPS                                                                    \
-    .body_ready = body_ready, .body_take = body_take,                          \
-    .body_read_nogil = body_read_nogil, .write_nogil = write_nogil,            \
+    .body_ready = responder_body_ready, .body_take = responder_body_take,      \
+    .body_read_nogil = responder_body_read_nogil, .write_nogil = write_nogil,  \
     .sendfile_nogil = sendfile_nogil, .connected = connected,                  \
     .response_over_nogil = response_over_nogil
 
@@ -1294,7 +845,7 @@ lend(struct responder *r)
         if (r->watched) {
             lookout_watch(x->worker, c);
         }
-        leave(r);
+        responder_leave(r);
         if (x->full && !r->watched) {
             lookout_rearm(x->worker, c); /* the socket may hold more */
         }
@@ -1307,7 +858,7 @@ take_back(struct responder *r)
 {
     struct connection *c = r->c;
 
-    enter(r);
+    responder_enter(r);
     if (r->lends && r->stream == NULL) {
         c->runner = NULL;
         if (c->noted) {
@@ -1361,7 +912,7 @@ responder_answer(struct responder *r, struct executor *x, struct connection *c,
 {
     begin(r, x, c, request, stream);
     if (response_simple(&x->scratch, status, false) != 0) {
-        fail(r, -ENOMEM);
+        responder_fail(r, -ENOMEM);
         return;
     }
     responder_send_scratch(r, x, c, request, stream);
