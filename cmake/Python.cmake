@@ -43,9 +43,12 @@ print(' '.join(' '.join([g(k) or '' for k in ('LIBS', 'SYSLIBS', 'MODLIBS')]).sp
     target_include_directories(${target} SYSTEM INTERFACE
         ${Python3_INCLUDE_DIRS})
     # Debian's headers of a debug build are links, beside a pyconfig.h of their
-    # own, which gcc passes by when it follows them.
-    target_compile_options(${target} INTERFACE
-        $<$<C_COMPILER_ID:GNU>:-fno-canonical-system-headers>)
+    # own, which gcc passes by when it follows them. (Not elsewhere: clang-tidy
+    # reads gcc's commands, and does not know the option.)
+    if(Python3_INCLUDE_DIRS MATCHES "python3\\.[0-9]+d")
+        target_compile_options(${target} INTERFACE
+            $<$<C_COMPILER_ID:GNU>:-fno-canonical-system-headers>)
+    endif()
     if(FOREBAY_PYTHON_LINK STREQUAL "shared" OR
             (FOREBAY_PYTHON_LINK STREQUAL "auto" AND
              NOT EXISTS ${static_library}))
