@@ -26,6 +26,9 @@ TLS = {
     "nginx/scgi.conf": (
         "listen 8080;", "listen 8080 ssl;\n    ssl_certificate @PEM@;\n"
         "    ssl_certificate_key @PEM@;"),
+    "nginx/uwsgi.conf": (
+        "listen 8080;", "listen 8080 ssl;\n    ssl_certificate @PEM@;\n"
+        "    ssl_certificate_key @PEM@;"),
     "apache/proxy-fcgi.conf": (
         "ServerName www", "SSLEngine on\nSSLCertificateFile @PEM@\n"
         "ServerName www"),

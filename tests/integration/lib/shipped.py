@@ -264,6 +264,8 @@ WAYS = [
     way(Nginx, "nginx/scgi.conf", "nginx-scgi"),
     way(Nginx, "nginx/scgi-prefix.conf", "nginx-scgi", mount="/app"),
     way(Nginx, "nginx/accel-redirect.conf", "nginx"),
+    way(Nginx, "nginx/uwsgi.conf", "nginx-uwsgi"),
+    way(Nginx, "nginx/uwsgi-prefix.conf", "nginx-uwsgi", mount="/app"),
     way(Lighttpd, "lighttpd/fastcgi.conf", "lighttpd"),
     way(Lighttpd, "lighttpd/fastcgi-tcp.conf", "lighttpd"),
     way(Lighttpd, "lighttpd/fastcgi-prefix.conf", "lighttpd", mount="/app"),
