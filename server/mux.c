@@ -347,44 +347,65 @@ on_reply(struct pump *p)
 }
 
 static void
-on_event(struct pump *p, enum decode_event event)
+on_head(struct pump *p, struct request *r)
 {
-    struct decoder *d = &p->c->decoder;
-    struct stream *s = d->req != NULL ? &p->m->stream[d->req->slot] : NULL;
+    struct stream *s = begin_stream(p, r, STREAM_BODY);
+
+    p->m->closing = p->m->closing || !r->keep_conn;
+    if (is_enough(p, s)) {
+        put_ready(p, s, STREAM_READY);
+    }
+}
+
+static void
+on_body_end(struct pump *p, struct stream *s)
+{
+    if (s->state == STREAM_BODY) {
+        put_ready(p, s, STREAM_READY);
+    } else if (s->state == STREAM_DISCARD) {
+        put_ready(p, s, STREAM_ENDING);
+    }
+}
+
+/* An event of this request. */
+static void
+on_request(struct pump *p, struct request *r, enum decode_event event)
+{
+    const struct decoder *d = &p->c->decoder;
 
     switch (event) {
     case DECODE_HEAD:
-        s = begin_stream(p, d->req, STREAM_BODY);
-        p->m->closing = p->m->closing || !d->req->keep_conn;
-        if (is_enough(p, s)) {
-            put_ready(p, s, STREAM_READY);
-        }
+        on_head(p, r);
         break;
     case DECODE_BODY:
-        on_body(p, s, d->data, d->data_len);
+        on_body(p, &p->m->stream[r->slot], d->data, d->data_len);
         break;
     case DECODE_BODY_END:
-        if (s->state == STREAM_BODY) {
-            put_ready(p, s, STREAM_READY);
-        } else if (s->state == STREAM_DISCARD) {
-            put_ready(p, s, STREAM_ENDING);
-        }
+        on_body_end(p, &p->m->stream[r->slot]);
         break;
     case DECODE_ABORT:
-        on_abort(p, d->req);
-        break;
-    case DECODE_REPLY:
-        on_reply(p);
+        on_abort(p, r);
         break;
     case DECODE_BUSY:
         p->m->blocked = BLOCKED_ID;
         break;
-    case DECODE_BAD:
-        log_warnx("connection closed within requests: %s", d->why);
-        die(p->c);
-        break;
     default:
         break; /* FCGI_DATA */
+    }
+}
+
+static void
+on_event(struct pump *p, enum decode_event event)
+{
+    struct decoder *d = &p->c->decoder;
+
+    if (event == DECODE_REPLY) {
+        on_reply(p);
+    } else if (event == DECODE_BAD) {
+        log_warnx("connection closed within requests: %s", d->why);
+        die(p->c);
+    } else if (d->req != NULL) {
+        on_request(p, d->req, event);
     }
 }
 

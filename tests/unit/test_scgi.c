@@ -213,9 +213,10 @@ test_netstring_bad(void **state)
     check_bytes(&s, "4294967298:", 11,
                 "BAD the SCGI header block is announced with more than "
                 "16777216 bytes\n");
-    check_bytes(&s, ":", 1,
-                "BAD this looks like none of FastCGI, SCGI and uwsgi on an SCGI "
-                "socket (first byte 0x3a)\n");
+    check_bytes(
+        &s, ":", 1,
+        "BAD this looks like none of FastCGI, SCGI and uwsgi on an SCGI "
+        "socket (first byte 0x3a)\n");
 }
 
 static void
