@@ -36,7 +36,7 @@ struct spawn {
     int null_fd; /* for 1 and 2 of the program: there may be no /dev in -c */
 };
 
-static int
+static int __attribute__((format(printf, 2, 3)))
 fail(const struct spawn *s, const char *fmt, ...)
 {
     va_list args;
