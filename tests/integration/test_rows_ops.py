@@ -653,6 +653,7 @@ def test_R137_a_slip_is_named(fails, folder, command, line, says):
 # Where there is no /proc, and names that are no text
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(bool(srv.sanitized()), reason="a sanitizer needs /proc")
 @pytest.mark.parametrize("preload", ["auto", "off"])
 def test_without_proc(serve, folder, preload):
     """Bare chroots and containers: it serves."""
