@@ -194,6 +194,8 @@ def test_a_pool_with_another_name(pools, kind):
     os.unlink(p.path_of_note("broken"))
     p.put("version", "2")
     p.apply(p.pool("third", listen))
+    wait_for(lambda: p.at(address)["version"] == "2", "the new generation")
+    p.wait_single()
     assert p.at(address)["version"] == "2"
 
 
