@@ -13,7 +13,7 @@ import socket
 
 import pytest
 
-from lib import fcgi, proc
+from lib import fcgi, mounts, proc
 from lib import server as srv
 from lib.wait import TIMEOUT, holds_for, wait_for
 
@@ -433,7 +433,7 @@ def test_R124_the_folder_goes_while_it_runs(serve, folder):
     assert hello(server)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(mounts.why_not() is not None, reason=str(mounts.why_not()))
 def test_R124_a_private_tmp(serve, folder):
     """What no front end can see is said."""
     private = os.path.join(folder, "systemd-private-test")
@@ -652,7 +652,7 @@ def test_R137_a_slip_is_named(fails, folder, command, line, says):
 
 # Where there is no /proc, and names that are no text
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(mounts.why_not() is not None, reason=str(mounts.why_not()))
 @pytest.mark.skipif(bool(srv.sanitized()), reason="a sanitizer needs /proc")
 @pytest.mark.parametrize("preload", ["auto", "off"])
 def test_without_proc(serve, folder, preload):

@@ -28,6 +28,7 @@ def why_not():
     try:
         run("ip", "netns", "add", name)
         try:
+            run("ip", "-n", name, "link", "set", "lo", "up")
             run("ip", "link", "add", name[:13] + "a", "type", "veth", "peer",
                 "name", name[:13] + "b", "netns", name)
         finally:
