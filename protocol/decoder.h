@@ -140,6 +140,13 @@ enum decoder_next {
 enum decoder_next decoder_next(const struct decoder *d, const struct request *r,
                                const char *data, size_t len);
 
+/* All that belongs to r has come: its body, and a filter's FCGI_DATA. */
+static inline bool
+decoder_has_all(const struct request *r)
+{
+    return r->body_done && (r->role != REQUEST_FILTER || r->data_done);
+}
+
 /* Internal to protocol/: give up on the connection. */
 enum decode_event decoder_bad(struct decoder *d, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

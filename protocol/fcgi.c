@@ -182,14 +182,20 @@ reply_end(struct decoder *d, unsigned id, unsigned protocol_status)
 }
 
 /* "If zero, the application closes the connection after responding to this
- * request" (section 5.1): no other may begin beside such a one. */
+ * request" (section 5.1): no other may begin beside such a one. Nor beside a
+ * filter: its FCGI_DATA is read as it comes. */
 static bool
-begins_alone(const struct decoder *d)
+begins_alone(const struct decoder *d, unsigned role)
 {
     unsigned i;
 
+    if (role == FCGI_FILTER && d->active > 0) {
+        return true;
+    }
+
     for (i = 0; d->active > 0 && i < d->limits.mpx && d->slot[i] != NULL; i++) {
-        if (d->slot[i]->active && !d->slot[i]->keep_conn) {
+        if (d->slot[i]->active &&
+            (!d->slot[i]->keep_conn || d->slot[i]->role == REQUEST_FILTER)) {
             return true;
         }
     }
@@ -222,7 +228,7 @@ begin_request(struct decoder *d)
         d->reply_closes = !keep && d->active == 0;
         return reply_end(d, f->id, FCGI_UNKNOWN_ROLE);
     }
-    r = begins_alone(d) ? NULL : decoder_begin(d);
+    r = begins_alone(d, role) ? NULL : decoder_begin(d);
     if (r == NULL) {
         if (f->refused >= REFUSED_MAX) {
             return (int)decoder_bad(d,
@@ -356,6 +362,13 @@ check_stream(struct decoder *d, unsigned type)
         return (int)decoder_bad(d,
                                 "FCGI_DATA for request id %u before the end "
                                 "of its parameters",
+                                r->id);
+    }
+    /* Section 6.4: a filter gets the one stream behind the other. */
+    if (type == FCGI_DATA && !r->body_done && r->role == REQUEST_FILTER) {
+        return (int)decoder_bad(d,
+                                "FCGI_DATA for request id %u before the end "
+                                "of its FCGI_STDIN",
                                 r->id);
     }
     return GO_ON;

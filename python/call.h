@@ -31,14 +31,17 @@ enum {
     CALL_HEAD_BYTES = 4096,
 };
 
-/* The request body as far as python/ knows it. Used inside the gate. */
+/* The request body, or a filter's FCGI_DATA, as far as python/ knows it. Used
+ * inside the gate. */
 struct body {
-    int64_t left;     /* bytes of CONTENT_LENGTH not yet taken; -1: unknown */
+    struct call *call;
+    int64_t left;     /* bytes of its length not yet taken; -1: unknown */
     bool ended;       /* nothing follows */
     int error;        /* 0, or the negative errno that every read gives */
     const char *data; /* bytes read ahead and not yet taken ... */
     size_t len;       /* ... so many */
     PyObject *owner;  /* owned: what they stand in, or NULL: thread->ahead */
+    bool dropped;     /* some of it, for FCGI_DATA to be read */
 };
 
 /* The response. status, length and head_ready are set by start_response(), the
@@ -81,6 +84,7 @@ struct wsgi_thread {
     /* Bound to one request after the other as long as nobody else keeps them;
      * NULL: to be made. */
     struct bound *input;
+    struct bound *data; /* of a filter */
     struct bound *start_response;
     struct bound *write;
 };
@@ -92,6 +96,7 @@ struct call {
     struct request *request;
     struct wsgi_io *io;
     struct body body;
+    struct body data; /* set with the role of a filter only */
     struct output out;
     struct wsgi_outcome *outcome;
     /* Owned. */

@@ -37,6 +37,11 @@ struct wsgi_io_ops {
      * body limit), -EINTR (a signal arrived: run handlers, call again). */
     ssize_t (*body_read_nogil)(struct wsgi_io *io, char *out, size_t len);
 
+    /* The same of a filter's FCGI_DATA, once the body has been read to its end
+     * or is not wanted any more; 0 where the stream ends, whatever length was
+     * announced; -EOPNOTSUPP: not on this connection. NULL: never. */
+    ssize_t (*data_read_nogil)(struct wsgi_io *io, char *out, size_t len);
+
     /* Send bytes of the CGI response (head and body alike), all of them,
      * waiting where necessary. last: nothing follows, the response is complete
      * and may be ended in the same write. 0 or < 0: -EPIPE (the peer is gone),

@@ -29,6 +29,7 @@
     X(path_info, "PATH_INFO")                                                  \
     X(script_name, "SCRIPT_NAME")                                              \
     X(role, "forebay.role")                                                    \
+    X(data, "forebay.data")                                                    \
     X(input, "wsgi.input")                                                     \
     X(url_scheme, "wsgi.url_scheme")
 

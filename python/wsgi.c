@@ -98,6 +98,7 @@ wsgi_thread_free(struct wsgi_thread *t)
     gate_release(&t->gate);
     PyMem_Free(t->ahead);
     Py_XDECREF(t->input);
+    Py_XDECREF(t->data);
     Py_XDECREF(t->start_response);
     Py_XDECREF(t->write);
     Py_XDECREF(t->app);
@@ -204,6 +205,19 @@ fail(struct call *c, const char *what)
 
 /* -- the call ------------------------------------------------------------- */
 
+/* FastCGI 1.0, section 6.4: a filter gets a second stream. */
+static int
+add_data(struct call *c, PyObject *dict)
+{
+    struct wsgi_thread *t = c->thread;
+
+    input_begin_data(c);
+    if (bound_attach(&t->data, c->state->input_type, c, NULL) < 0) {
+        return -1;
+    }
+    return PyDict_SetItem(dict, c->state->name.data, (PyObject *)t->data);
+}
+
 static PyObject *
 new_environ(struct call *c)
 {
@@ -229,7 +243,8 @@ new_environ(struct call *c)
         bound_attach(&c->thread->write, c->state->write_type, c, write_call) <
             0 ||
         PyDict_SetItem(dict, c->state->name.input,
-                       (PyObject *)c->thread->input) < 0) {
+                       (PyObject *)c->thread->input) < 0 ||
+        (c->request->role == REQUEST_FILTER && add_data(c, dict) < 0)) {
         Py_DECREF(dict);
         fail(c, "making the environ");
         return NULL;
@@ -285,6 +300,7 @@ cut(struct call *c)
         Py_FatalError("forebay: a request ends inside its own gate");
     }
     bound_cut(&t->input);
+    bound_cut(&t->data);
     bound_cut(&t->start_response);
     bound_cut(&t->write);
     input_end(c);

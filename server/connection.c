@@ -79,7 +79,8 @@ end_request(struct executor *x, struct connection *c)
 static enum next
 after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
 {
-    bool all_read = c->request->body_done && x->pos == x->end;
+    bool whole = decoder_has_all(c->request);
+    bool all_read = whole && x->pos == x->end;
 
     c->served = true;
     if (!keep) {
@@ -96,9 +97,13 @@ after_answer(struct executor *x, struct connection *c, bool ended, bool keep)
         c->phase = CONN_LINGER;
         return NEXT_READ;
     }
-    if (!ended) {
+    if (!ended && !whole) {
         c->phase = CONN_DISCARD;
         return NEXT_WAIT;
+    }
+    /* The last of it came while the answer was sent. */
+    if (!ended && end_request(x, c) != 0) {
+        return NEXT_CLOSE;
     }
     decoder_end(&c->decoder, c->request);
     c->request = NULL;
@@ -370,7 +375,7 @@ static bool
 may_share(const struct connection *c)
 {
     return c->decoder.limits.mpx > 1 && c->request->protocol == REQUEST_FCGI &&
-           c->request->keep_conn;
+           c->request->role != REQUEST_FILTER && c->request->keep_conn;
 }
 
 /* Make the connection a shared one; the decoder's last event (when event is
@@ -513,10 +518,14 @@ aborted(struct executor *x, struct connection *c)
     return after_answer(x, c, true, keep);
 }
 
+/* The end of the body, or of FCGI_DATA. */
 static enum next
-body_ended(struct executor *x, struct connection *c)
+input_ended(struct executor *x, struct connection *c)
 {
     if (c->phase == CONN_DISCARD) {
+        if (!decoder_has_all(c->request)) {
+            return NEXT_WAIT;
+        }
         return end_request(x, c) != 0 ? NEXT_CLOSE
                                       : after_answer(x, c, true, true);
     }
@@ -575,7 +584,8 @@ on_event(struct executor *x, struct connection *c, enum decode_event event)
     case DECODE_BODY:
         return keep_body(c);
     case DECODE_BODY_END:
-        return body_ended(x, c);
+    case DECODE_DATA_END:
+        return input_ended(x, c);
     case DECODE_ABORT:
         return aborted(x, c);
     case DECODE_REPLY:
@@ -587,7 +597,7 @@ on_event(struct executor *x, struct connection *c, enum decode_event event)
                   "that is not over");
         return NEXT_CLOSE;
     default:
-        return NEXT_WAIT; /* FCGI_DATA before the application reads it */
+        return NEXT_WAIT; /* FCGI_DATA that nobody has read */
     }
 }
 

@@ -186,10 +186,16 @@ responder_wait_for(struct responder *r, short events, uint64_t timeout_ms)
 static void
 drop_rest(struct responder *r)
 {
-    log_warnx("the front end takes nothing of an answer before the request "
-              "body is sent, which the application does not read: the body is "
-              "dropped behind %llu bytes",
-              (unsigned long long)(r->request->body_seen - r->slice_len));
+    if (r->data_on) {
+        log_warnx("the front end takes nothing of an answer before FCGI_DATA "
+                  "is sent, which the application does not read: the rest of "
+                  "it is dropped");
+    } else {
+        log_warnx("the front end takes nothing of an answer before the request "
+                  "body is sent, which the application does not read: the body "
+                  "is dropped behind %llu bytes",
+                  (unsigned long long)(r->request->body_seen - r->slice_len));
+    }
     r->dropped = r->discard = true;
     r->slice_len = 0;
 }
@@ -222,8 +228,8 @@ wait_shared(struct responder *r)
 static bool
 may_read_on(struct responder *r)
 {
-    return !r->eof && !r->request->body_done && responder_stash(r) &&
-           r->stream == NULL && !r->request->body_done && r->error == 0;
+    return !r->eof && !decoder_has_all(r->request) && responder_stash(r) &&
+           r->stream == NULL && !decoder_has_all(r->request) && r->error == 0;
 }
 
 /* The socket is full. Wait for room, and meanwhile read the body on. */
@@ -348,7 +354,7 @@ may_end(const struct responder *r)
         return !r->request->keep_conn || mux_body_done(r->stream);
     }
     return r->request->protocol != REQUEST_FCGI || !r->request->keep_conn ||
-           r->request->body_done || r->request->role == REQUEST_AUTHORIZER;
+           decoder_has_all(r->request);
 }
 
 static void
@@ -800,7 +806,8 @@ response_over_nogil(struct wsgi_io *io)
 
 #define OPS                                                                    \
     .body_ready = responder_body_ready, .body_take = responder_body_take,      \
-    .body_read_nogil = responder_body_read_nogil, .write_nogil = write_nogil,  \
+    .body_read_nogil = responder_body_read_nogil,                              \
+    .data_read_nogil = responder_data_read_nogil, .write_nogil = write_nogil,  \
     .sendfile_nogil = sendfile_nogil, .connected = connected,                  \
     .response_over_nogil = response_over_nogil
 
@@ -823,6 +830,7 @@ begin(struct responder *r, struct executor *x, struct connection *c,
         .c = c,
         .request = request,
         .stream = stream,
+        .data = { .limit = SIZE_MAX },
     };
 }
 
@@ -834,8 +842,8 @@ lend(struct responder *r)
     struct executor *x = r->x;
 
     if (r->stream == NULL && r->request->protocol == REQUEST_FCGI &&
-        r->request->keep_conn && c->decoder.limits.mpx > 1 &&
-        connection_register(x->worker, c)) {
+        r->request->role != REQUEST_FILTER && r->request->keep_conn &&
+        c->decoder.limits.mpx > 1 && connection_register(x->worker, c)) {
         r->lends = true;
         c->runner = r;
         /* With the whole body at hand, what comes is another's. */
@@ -879,6 +887,7 @@ responder_run(struct responder *r, struct executor *x, struct connection *c,
     lend(r);
     wsgi_run_nogil(x->wsgi, request, &r->io, ret);
     take_back(r);
+    buf_release(&r->data);
 }
 
 /* What the access log says about an answer of the server's own. */
@@ -925,6 +934,7 @@ responder_end(struct executor *x, struct connection *c, struct request *request,
     char tail[TAIL_BYTES];
     struct iovec iov = { tail, sizeof(tail) };
     struct responder r;
+    int rc;
 
     if (request->protocol != REQUEST_FCGI) {
         return 0;
@@ -932,5 +942,7 @@ responder_end(struct executor *x, struct connection *c, struct request *request,
     begin(&r, x, c, request, stream);
     put_tail(tail, request->id);
     turn_begin(&r);
-    return turn_end(&r, send_all(&r, &iov, 1, 0));
+    rc = turn_end(&r, send_all(&r, &iov, 1, 0));
+    buf_release(&r.data);
+    return rc;
 }

@@ -33,6 +33,9 @@ struct responder {
     int own_status;       /* its status, else 0 */
     int error;            /* 0 or the -errno that every later call gets */
     bool eof;             /* the peer ended its side */
+    bool data_on;         /* a filter's FCGI_DATA: the slice is of that now, */
+    struct buf data;      /* and what had to be taken in early stands here, */
+    size_t data_used;     /* so much of it read */
     bool discard;         /* what still comes of the body is not wanted */
     bool dropped;         /* ... although the application might have read it */
     bool begun;           /* bytes of a response were sent */

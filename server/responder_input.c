@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The request's body on its way to the application: out of x->read, or from the
- * socket straight into its memory. See responder_parts.h. Worker process, by
- * the thread that runs the request.
+ * The request's body, and a filter's FCGI_DATA behind it, on their way to the
+ * application: out of x->read, or from the socket straight into its memory. See
+ * responder_parts.h. Worker process, by the thread that runs the request.
  */
 #include "server/responder_parts.h"
 
@@ -45,6 +45,11 @@ other_event(struct responder *r, enum decode_event event)
             responder_fail(r, -ECONNRESET);
         }
         return;
+    case DECODE_BUSY:
+        log_warnx("connection closed: a request begins under the id of one "
+                  "that is not over");
+        responder_fail(r, -ECONNRESET);
+        return;
     case DECODE_BAD:
         log_warnx("connection closed within a request: %s", d->why);
         responder_fail(r, -ECONNRESET);
@@ -64,6 +69,20 @@ is_of_another(const struct responder *r, enum decode_event event)
             event == DECODE_BUSY);
 }
 
+/* Nothing follows of the stream that is read. */
+static bool
+has_ended(const struct responder *r)
+{
+    return r->request->body_done && (!r->data_on || r->request->data_done);
+}
+
+/* A filter's second stream; not on a connection that was shared. */
+static bool
+has_data(const struct responder *r)
+{
+    return r->request->role == REQUEST_FILTER && r->stream == NULL;
+}
+
 /* Make r->slice the next body bytes of x->read. False when there are none. What
  * stands behind the end of the body belongs to the next request and is left. */
 static bool
@@ -72,14 +91,15 @@ next_slice(struct responder *r)
     struct executor *x = r->x;
     struct decoder *d = &r->c->decoder;
 
-    while (r->stream == NULL && r->slice_len == 0 && !r->request->body_done &&
+    while (r->stream == NULL && r->slice_len == 0 && !has_ended(r) &&
            r->error == 0) {
         size_t used;
         enum decode_event event =
             decoder_feed(d, x->read + x->pos, x->end - x->pos, &used);
 
         x->pos += used;
-        if (event == DECODE_BODY && d->req == r->request) {
+        if (event == (r->data_on ? DECODE_DATA : DECODE_BODY) &&
+            d->req == r->request) {
             r->slice = d->data;
             r->slice_len = r->discard ? 0 : d->data_len;
         } else if (event == DECODE_MORE) {
@@ -103,7 +123,8 @@ ready(struct responder *r, const char **ret)
         *ret = q->kept.data + q->kept_used;
         return q->kept.len - q->kept_used;
     }
-    if (r->stream == NULL && (r->slice_len > 0 || next_slice(r))) {
+    if (r->stream == NULL && !r->data_on &&
+        (r->slice_len > 0 || next_slice(r))) {
         *ret = r->slice;
         return r->slice_len;
     }
@@ -370,6 +391,24 @@ read_stream(struct responder *r)
     return rc < 0 && rc != -EINTR ? responder_fail(r, rc) : rc;
 }
 
+/* As responder_read_more(), but waits where that has nothing yet. */
+static ssize_t
+read_or_wait(struct responder *r, char *out, size_t len)
+{
+    ssize_t rc = responder_read_more(r, out, len);
+
+    if (rc == -EAGAIN) {
+        scoreboard_set(r->x->score, SCORE_READING);
+        rc =
+            responder_wait_for(r, POLLIN, r->x->worker->settings->body_timeout);
+        scoreboard_set(r->x->score, SCORE_RUNNING);
+        if (rc >= 0) {
+            return 0;
+        }
+    }
+    return rc == -ETIMEDOUT ? responder_fail(r, -ETIMEDOUT) : rc;
+}
+
 static ssize_t
 read_body(struct responder *r, char *out, size_t len)
 {
@@ -401,18 +440,9 @@ read_body(struct responder *r, char *out, size_t len)
             r->request->refuse_status == 413) {
             return body_end(r);
         }
-        rc = responder_read_more(r, out, len);
-        if (rc > 0) {
+        rc = read_or_wait(r, out, len);
+        if (rc != 0) {
             return rc;
-        }
-        if (rc == -EAGAIN) {
-            scoreboard_set(r->x->score, SCORE_READING);
-            rc = responder_wait_for(r, POLLIN,
-                                    r->x->worker->settings->body_timeout);
-            scoreboard_set(r->x->score, SCORE_RUNNING);
-        }
-        if (rc < 0) {
-            return rc == -ETIMEDOUT ? responder_fail(r, -ETIMEDOUT) : rc;
         }
     }
 }
@@ -429,20 +459,106 @@ responder_body_read_nogil(struct wsgi_io *io, char *out, size_t len)
     return n;
 }
 
-bool
-responder_stash(struct responder *r)
+/* From now on FCGI_DATA is read: what is left of the body is dropped. */
+static void
+begin_data(struct responder *r)
 {
-    struct request *q = r->request;
+    if (!r->data_on) {
+        r->data_on = true;
+        r->slice_len = 0;
+        buf_clear(&r->request->kept);
+        r->request->kept_used = 0;
+    }
+}
 
+/* Bytes of FCGI_DATA that are at hand, copied. 0: none. */
+static size_t
+copy_data(struct responder *r, char *out, size_t len)
+{
+    size_t n = r->data.len - r->data_used;
+
+    if (n > 0) {
+        n = n < len ? n : len;
+        memcpy(out, r->data.data + r->data_used, n);
+        r->data_used += n;
+        if (r->data_used == r->data.len) {
+            buf_clear(&r->data);
+            r->data_used = 0;
+        }
+        return n;
+    }
+    if (r->slice_len > 0 || next_slice(r)) {
+        n = r->slice_len < len ? r->slice_len : len;
+        memcpy(out, r->slice, n);
+        r->slice += n;
+        r->slice_len -= n;
+    }
+    return n;
+}
+
+static ssize_t
+read_data(struct responder *r, char *out, size_t len)
+{
+    begin_data(r);
+    for (;;) {
+        size_t n = copy_data(r, out, len);
+        ssize_t rc;
+
+        if (n > 0) {
+            return (ssize_t)n;
+        }
+        if (r->error != 0) {
+            return r->error;
+        }
+        if (r->dropped) {
+            return -ENOBUFS;
+        }
+        if (r->request->data_done) {
+            return 0;
+        }
+        rc = read_or_wait(r, NULL, 0);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+}
+
+ssize_t
+responder_data_read_nogil(struct wsgi_io *io, char *out, size_t len)
+{
+    struct responder *r = responder_of(io);
+    ssize_t n;
+
+    responder_enter(r);
+    n = has_data(r) ? read_data(r, out, len) : -EOPNOTSUPP;
+    responder_leave(r);
+    return n;
+}
+
+/* Keep the slices of the current stream. */
+static bool
+stash(struct responder *r, struct buf *b, size_t used)
+{
     while (r->slice_len > 0 || next_slice(r)) {
-        if (!r->discard &&
-            (q->kept.len - q->kept_used + r->slice_len > KEEP_BYTES ||
-             buf_append(&q->kept, r->slice, r->slice_len) != 0)) {
+        if (!r->discard && (b->len - used + r->slice_len > KEEP_BYTES ||
+                            buf_append(b, r->slice, r->slice_len) != 0)) {
             return false;
         }
         r->slice_len = 0;
     }
     return true;
+}
+
+bool
+responder_stash(struct responder *r)
+{
+    if (!r->data_on && !stash(r, &r->request->kept, r->request->kept_used)) {
+        return false;
+    }
+    if (r->request->body_done && has_data(r)) {
+        r->data_on = true;
+    }
+    return !r->data_on || stash(r, &r->data, r->data_used);
 }
 
 void
@@ -456,5 +572,6 @@ responder_discard_body(struct responder *r)
     r->slice_len = 0;
     buf_clear(&r->request->kept);
     r->request->kept_used = 0;
+    r->data_on = has_data(r);
     next_slice(r);
 }

@@ -42,6 +42,7 @@ int responder_wait_for(struct responder *r, short events, uint64_t timeout_ms);
 size_t responder_body_ready(struct wsgi_io *io, const char **ret);
 void responder_body_take(struct wsgi_io *io, size_t n);
 ssize_t responder_body_read_nogil(struct wsgi_io *io, char *out, size_t len);
+ssize_t responder_data_read_nogil(struct wsgi_io *io, char *out, size_t len);
 
 /* Read from the socket: body bytes into out where that is worth it, else
  * whatever comes into x->read, which is empty. > 0: body bytes in out; 0: look

@@ -743,6 +743,14 @@ def test_filter_role_stays_in_step(wire):
             assert peer.answer(keep=True).text.startswith("2 ")
 
 
+def test_filter_data_before_the_end_of_stdin(wire):
+    closed_with_a_line(
+        wire, fcgi.begin(fcgi.FILTER) + fcgi.stream(
+            fcgi.PARAMS, fcgi.pairs(wire.params("hello", body=b"body")))
+        + fcgi.record(fcgi.STDIN, b"bo") + fcgi.record(fcgi.DATA, b"data"),
+        "FCGI_DATA for request id 1 before the end of its FCGI_STDIN")
+
+
 def test_abort_of_a_request_that_has_not_begun(wire):
     with wire.peer() as peer:
         wire.begin(peer, "digest", flags=fcgi.KEEP_CONN, method="POST",

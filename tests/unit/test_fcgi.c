@@ -632,6 +632,16 @@ test_filter(void **state)
     check(&s, &in,
           "BAD FCGI_DATA for request id 1 before the end of its "
           "parameters\n");
+    buf_init(&in, SIZE_MAX);
+    put_begin(&in, 1, FCGI_FILTER, 0);
+    put_stream(&in, FCGI_PARAMS, 1, "", 0, 65535, 0);
+    put_record(&in, FCGI_STDIN, 1, "bo", 2, 0);
+    put_record(&in, FCGI_DATA, 1, "x", 1, 0);
+    check(&s, &in,
+          "HEAD 1 role=3 keep=0 length=-1\n"
+          "BODY 1 bo\n"
+          "BAD FCGI_DATA for request id 1 before the end of its "
+          "FCGI_STDIN\n");
 }
 
 static void

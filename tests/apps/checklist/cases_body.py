@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """G, H, I: the body, its length, close(), clients that go away."""
 
+import hashlib
 import json
 import os
 import threading
@@ -491,6 +492,52 @@ def streams(environ, start_response):
 @case
 def json_echo(environ, start_response):
     return as_json(start_response, json.loads(environ["wsgi.input"].read()))
+
+
+@case
+def filter_data(environ, start_response):
+    """What the query asks of forebay.data; every answer names how much of the
+    body was read before."""
+    body, data = environ["wsgi.input"], environ["forebay.data"]
+    how = environ["QUERY_STRING"]
+    if how == "unread":
+        return text(start_response, "unread")
+    if how == "part":
+        return text(start_response, "%s" % data.read(5).decode())
+    if how == "bytes":
+        return text(start_response, data.read(int(environ["TEST_SIZE"]))
+                    .decode())
+    if how == "lines":
+        return text(start_response, "|".join(
+            [data.readline().decode()] + [n.decode() for n in data]))
+    if how == "dropped":
+        found = [data.read().decode()]
+        try:
+            found.append(body.read().decode())
+        except OSError as e:
+            found.append(str(e))
+        return text(start_response, ": ".join(found))
+    if how == "echo":
+        start_response("200 OK", list(TYPE))
+        return iter(lambda: data.read(50_000), b"")
+    if how == "large":
+        start_response("200 OK", list(TYPE))
+        return (f() for f in (lambda: b"y" * 8_000_000,
+                              lambda: b"%d" % len(data.read())))
+    first = body.readline() + body.read()
+    rest = data.read()
+    assert data.read() == data.readline() == b""
+    return text(start_response, "%d %d %s" % (
+        len(first), len(rest), hashlib.sha1(rest).hexdigest()))
+
+
+@case
+def filter_caught(environ, start_response):
+    try:
+        environ["forebay.data"].read()
+    except OSError as e:
+        return text(start_response, "%d %s" % (e.errno, e))
+    return text(start_response, "no error")
 
 
 @case
