@@ -78,7 +78,8 @@ head_length(const struct buf *head, size_t from)
 
     /* An empty line can begin with bytes that came earlier. */
     from = from > 2 ? from - 2 : 0;
-    while ((p = memchr(head->data + from, '\n', head->len - from)) != NULL) {
+    while (from < head->len &&
+           (p = memchr(head->data + from, '\n', head->len - from)) != NULL) {
         size_t at = (size_t)(p - head->data), next = at + 1;
 
         if (at == 0 || (at == 1 && head->data[0] == '\r')) {
