@@ -128,7 +128,7 @@ executor_open(struct worker *w)
     atomic_init(&w->next_sweep_ns, UINT64_MAX);
     pthread_mutex_init(&w->watch_lock, NULL);
     atomic_init(&w->watch_count, 0);
-    w->told_ns = 0;
+    atomic_init(&w->told_ns, 0);
     atomic_init(&w->spare_fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
     w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -276,10 +276,10 @@ accept_failed(struct worker *w, int error)
     }
     if (!atomic_load(&w->paused)) {
         uint64_t now = clock_now_ns();
+        uint64_t told = atomic_load(&w->told_ns);
 
-        if (w->told_ns == 0 ||
-            now - w->told_ns > (uint64_t)TELL_EVERY_MS * NS_PER_MS) {
-            w->told_ns = now;
+        if ((told == 0 || now - told > (uint64_t)TELL_EVERY_MS * NS_PER_MS) &&
+            atomic_compare_exchange_strong(&w->told_ns, &told, now)) {
             log_error("cannot accept a connection: %s (%u open); trying again "
                       "every %d ms%s",
                       strerror(error), atomic_load(&w->conns.open), PAUSE_MS,

@@ -45,7 +45,8 @@ struct worker {
     unsigned listen_count;
     int signal_fd;        /* readable when a handler of Python must run; -1 */
     _Atomic int spare_fd; /* kept to have one when no other is left */
-    uint64_t told_ns; /* when it was last said that nothing can be accepted */
+    _Atomic uint64_t told_ns; /* when it was last said that nothing can be
+                                 accepted */
     enum decoder_kind kind;
     struct conntable conns;
     const struct scoreboard *board; /* of the whole generation */
