@@ -240,11 +240,29 @@ resume_accepting(struct worker *w)
     }
 }
 
+/* A new connection for whoever of the siblings is free. False: none waits. */
+static bool
+pass_on_accepted(struct worker *w, unsigned listener)
+{
+    int fd = accept4(w->listen_fd[listener], NULL, NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd < 0) {
+        return false;
+    }
+    if ((w->allow == NULL || allow_peer(w->allow, fd)) &&
+        handover_send(w->queue_out, fd, w->kind) != 0) {
+        log_warnx("no worker could be given a new connection; closed");
+    }
+    close(fd);
+    return true;
+}
+
 /* We were woken for what waits there, one process per connection: idle siblings
  * would not hear of it. Without a free descriptor it can be passed on all the
  * same: the one that is kept for this is closed for a moment. */
 static void
-pass_on_accepted(struct worker *w)
+pass_on_first(struct worker *w)
 {
     int spare = atomic_exchange(&w->spare_fd, -1);
 
@@ -253,15 +271,42 @@ pass_on_accepted(struct worker *w)
     }
     close(spare);
     for (unsigned i = 0; i < w->listen_count && w->queue_out >= 0; i++) {
-        int fd =
-            accept4(w->listen_fd[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-        if (fd >= 0) {
-            handover_send(w->queue_out, fd, w->kind);
-            close(fd);
-        }
+        pass_on_accepted(w, i);
     }
     atomic_store(&w->spare_fd, open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+/* Room for one more in the hand-over queue. */
+static bool
+queue_has_room(const struct worker *w)
+{
+    struct pollfd p = { .fd = w->queue_out, .events = POLLOUT };
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0;
+}
+
+void
+executor_pass_on_wakeups(struct worker *w)
+{
+    enum decoder_kind kind;
+    int fd;
+
+    if (w->settings->threads == 1 || w->queue_out < 0) {
+        return; /* the one thread takes what it was woken for */
+    }
+    for (unsigned i = 0; i < w->listen_count; i++) {
+        for (unsigned n = 0; n < w->settings->threads && queue_has_room(w) &&
+                             pass_on_accepted(w, i);
+             n++) {
+        }
+    }
+    /* One that is put back wakes a sibling, which finds the others. */
+    if (handover_receive(w->queue_in, &fd, &kind) == 1) {
+        if (handover_send(w->queue_out, fd, kind) != 0) {
+            log_warnx("no worker could be given a kept connection; closed");
+        }
+        close(fd);
+    }
 }
 
 /* Out of descriptors or memory: the listeners would stay readable and the loop
@@ -291,7 +336,7 @@ accept_failed(struct worker *w, int error)
     }
     pause_accepting(w);
     if ((error == EMFILE || error == ENFILE) && w->settings->workers > 1) {
-        pass_on_accepted(w);
+        pass_on_first(w);
     }
 }
 
@@ -328,7 +373,7 @@ accept_one(struct executor *x, unsigned listener)
         }
         pause_accepting(w);
         if (w->settings->workers > 1) {
-            pass_on_accepted(w);
+            pass_on_first(w);
         }
     }
     connection_serve(x, c);

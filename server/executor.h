@@ -124,6 +124,12 @@ void executor_deadline(struct worker *w, uint64_t deadline_ns);
 void executor_watch(struct worker *w);
 void executor_unwatch(struct worker *w);
 
+/* All threads are busy, and the listeners and the hand-over queue have just
+ * been taken out of the epoll set: a thread may have been woken for what waits
+ * there and have taken another event. The kernel wakes no sibling for it any
+ * more; this does. */
+void executor_pass_on_wakeups(struct worker *w);
+
 /* Is this event (epoll_event.data) one of a connection? */
 bool executor_is_connection(uint64_t event);
 

@@ -205,6 +205,7 @@ stand_in(struct worker *w)
         return;
     }
     executor_unwatch(w);
+    executor_pass_on_wakeups(w);
     while (atomic_load(&w->taken_over) && busy_since(w) != 0 &&
            !atomic_load(&w->stopping)) {
         if (!wait_and_pass_on(w, &deferred)) {

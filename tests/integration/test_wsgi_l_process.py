@@ -185,6 +185,28 @@ def test_L9_another_thread_only_to_the_deadline(own):
     server.expect_exit = {server.process.returncode}
 
 
+@pytest.mark.epoll_only("a kept or silent connection holds its thread")
+def test_every_thread_is_found(own, shape):
+    """As many requests as there are threads, again and again: none waits at a
+    worker that is busy while another has a thread to spare."""
+    server = own(workers=3)
+    for _ in range(100):
+        peers = [server.peer() for _ in range(3 * shape.threads)]
+        try:
+            for peer in peers:
+                peer.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
+                    fcgi.params_for("/", "POST", body=b"go",
+                                    extra={"TEST_CASE": "L10"}))))
+            for peer in peers:
+                peer.until(b"held")
+            for peer in peers:
+                peer.send(fcgi.stream(fcgi.STDIN, b"go"))
+                peer.until(b"]")
+        finally:
+            for peer in peers:
+                peer.close()
+
+
 @pytest.mark.parametrize("preload", ["on", "off"])
 def test_L10_workers_differ(own, shape, preload):
     """Every executor of every worker holds a request before any is let go."""
