@@ -408,6 +408,7 @@ driver_bench(PyObject *self, PyObject *args)
 /* -- several executor threads --------------------------------------------- */
 
 struct executor {
+    struct wsgi_thread *wsgi; /* what it ran with */
     pthread_t thread;
     PyObject *app; /* borrowed */
     int number, requests;
@@ -467,10 +468,8 @@ execute(void *arg)
     for (int i = 0; i < x->requests && t != NULL; i++) {
         execute_one(x, t, i);
     }
-    interp_acquire_nogil();
     x->failed += t == NULL;
-    wsgi_thread_free(t);
-    interp_release();
+    x->wsgi = t;
     return NULL;
 }
 
@@ -527,6 +526,8 @@ driver_threaded(PyObject *self, PyObject *args)
     interp_acquire_nogil();
     list = PyList_New(0);
     for (int i = 0; i < threads; i++) {
+        /* Only now: others may have called write() of its last request. */
+        wsgi_thread_free(x[i].wsgi);
         if (list != NULL && (failed || add_responses(list, &x[i]) < 0)) {
             Py_CLEAR(list);
         }
