@@ -24,6 +24,7 @@
 #include "server/lookout.h"
 #include "server/mux.h"
 #include "server/reserve.h"
+#include "server/scoreboard.h"
 
 /* Events that are not a connection's: the low half of epoll_event.data. A
  * table index never gets that high (CONN_CHUNKS * CONN_PER_CHUNK). */
@@ -285,19 +286,31 @@ queue_has_room(const struct worker *w)
     return poll(&p, 1, 0) == 1 && (p.revents & POLLOUT) != 0;
 }
 
+/* Threads of siblings that have nothing to do; ours are all busy. */
+static unsigned
+idle_siblings(const struct worker *w)
+{
+    unsigned idle = 0;
+
+    for (unsigned i = 0; i < w->board->count; i++) {
+        idle += atomic_load(&w->board->slot[i].state) == SCORE_IDLE;
+    }
+    return idle;
+}
+
 void
 executor_pass_on_wakeups(struct worker *w)
 {
+    unsigned idle = idle_siblings(w);
     enum decoder_kind kind;
     int fd;
 
-    if (w->settings->threads == 1 || w->queue_out < 0) {
-        return; /* the one thread takes what it was woken for */
+    if (idle == 0 || w->settings->threads == 1 || w->queue_out < 0) {
+        return; /* one thread alone takes what it was woken for */
     }
     for (unsigned i = 0; i < w->listen_count; i++) {
-        for (unsigned n = 0; n < w->settings->threads && queue_has_room(w) &&
-                             pass_on_accepted(w, i);
-             n++) {
+        while (idle > 0 && queue_has_room(w) && pass_on_accepted(w, i)) {
+            idle--;
         }
     }
     /* One that is put back wakes a sibling, which finds the others. */
