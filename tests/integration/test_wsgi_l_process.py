@@ -185,6 +185,16 @@ def test_L9_another_thread_only_to_the_deadline(own):
     server.expect_exit = {server.process.returncode}
 
 
+def hold(peers):
+    """A request on each, until all of them are in the application."""
+    for peer in peers:
+        peer.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
+            fcgi.params_for("/", "POST", body=b"go",
+                            extra={"TEST_CASE": "L10"}))))
+    for peer in peers:
+        peer.until(b"held")
+
+
 @pytest.mark.epoll_only("a kept or silent connection holds its thread")
 def test_every_thread_is_found(own, shape):
     """As many requests as there are threads, again and again: none waits at a
@@ -193,12 +203,7 @@ def test_every_thread_is_found(own, shape):
     for _ in range(100):
         peers = [server.peer() for _ in range(3 * shape.threads)]
         try:
-            for peer in peers:
-                peer.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
-                    fcgi.params_for("/", "POST", body=b"go",
-                                    extra={"TEST_CASE": "L10"}))))
-            for peer in peers:
-                peer.until(b"held")
+            hold(peers)
             for peer in peers:
                 peer.send(fcgi.stream(fcgi.STDIN, b"go"))
                 peer.until(b"]")
@@ -214,12 +219,7 @@ def test_L10_workers_differ(own, shape, preload):
     peers = [server.peer() for _ in range(3 * shape.threads)]
     found = {}
     try:
-        for peer in peers:
-            peer.send(fcgi.begin() + fcgi.stream(fcgi.PARAMS, fcgi.pairs(
-                fcgi.params_for("/", "POST", body=b"go",
-                                extra={"TEST_CASE": "L10"}))))
-        for peer in peers:
-            peer.until(b"held")
+        hold(peers)
         for peer in peers:
             peer.send(fcgi.stream(fcgi.STDIN, b"go"))
             pid, *values = json.loads(peer.until(b"]"))
